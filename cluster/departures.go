@@ -41,7 +41,7 @@ func (d connectionCloser) applySnapshot(s *state.Snapshot, stopping map[string]b
 	gone []string,
 	again time.Duration) {
 	next = connectionCloser{members: map[string]presentMember{}, stopped: map[string]stoppedMember{}}
-	for _, m := range s.Members {
+	for _, m := range s.MembersWithServer() {
 		next.members[m.Address] = presentMember{m.Incarnation, m.Stopping || stopping[m.Address]}
 	}
 	for address, was := range d.members {

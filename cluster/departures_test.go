@@ -101,3 +101,13 @@ func TestNodesToKeepConnectionsTo(t *testing.T) {
 	d, _, _ = d.applySnapshot(of(stays), nil, began.Add(closeDelay))
 	require.Len(t, d.connectedNodes(), 1)
 }
+
+// A member of an election only has no server to connect to.
+func TestNodesToConnectTo(t *testing.T) {
+	s := &state.Snapshot{Members: []*state.Member{{Address: "node:1"},
+		{Address: "only", Record: state.Record{ElectionOnly: true}}}}
+	d, _, _ := connectionCloser{}.applySnapshot(s, nil, time.Unix(1000, 0))
+	nodes := d.connectedNodes()
+	require.Len(t, nodes, 1)
+	require.Equal(t, "node:1", nodes[0].GetAddress())
+}

@@ -70,7 +70,9 @@ func TestShardTransactions(t *testing.T) {
 	require.False(t, resp.Succeeded)
 	require.Len(t, resp.Responses[0].GetResponseRange().Kvs, 1)
 	// Another epoch is not this owner's.
+	require.True(t, owned.Valid())
 	other := first.Shards().Ownership(number, epoch-1)
+	require.False(t, other.Valid())
 	resp, err = c.Client().Txn(ctx).If(other.Guard()...).Then(put).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded)

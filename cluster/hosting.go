@@ -63,7 +63,7 @@ func (c *Cluster) completeObjects(p *nodeParts) (err error) {
 	h.router, err = route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
 		Services: h.services, Current: h.viewMonitor.currentContext,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
-		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
+		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors)})
 	if err != nil {
 		return err
 	}

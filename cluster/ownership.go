@@ -23,17 +23,27 @@ func (h *Shards) Ownership(number int, epoch int64) *Ownership { return &Ownersh
 // Guard returns comparisons that hold in an etcd transaction only while this node owns the shard under the epoch, from
 // OnAcquire until OnRelease has returned. Use them in transactions of your own, as in
 // client.Txn(ctx).If(owned.Guard()...). They compare the whole shard map and everything that this node has released.
-// They therefore also fail once after a rebalance that left this shard alone; call Guard again in that case.
+// They therefore also fail once after a rebalance that left this shard alone; call Guard again while Valid.
 func (o *Ownership) Guard() []clientv3.Cmp {
-	s, err := o.shards.shardsFor(o.number)
-	if err == nil {
-		guard, err := s.Guard(o.number, o.epoch)
-		if err == nil {
-			return guard
-		}
+	if guard, err := o.guard(); err == nil {
+		return guard
 	}
 	never := clientv3.Compare(clientv3.CreateRevision(o.shards.c.keys.ShardMap()), "=", -1)
 	return []clientv3.Cmp{never}
+}
+
+// Valid reports whether this node owns the shard under the epoch at this instant. It does not use the network.
+func (o *Ownership) Valid() bool {
+	_, err := o.guard()
+	return err == nil
+}
+
+func (o *Ownership) guard() ([]clientv3.Cmp, error) {
+	s, err := o.shards.shardsFor(o.number)
+	if err != nil {
+		return nil, err
+	}
+	return s.Guard(o.number, o.epoch)
 }
 
 // Txn returns a transaction that etcd commits only while this node owns the shard under the epoch, also after a

@@ -153,8 +153,12 @@ func newRoutesResponse(s *state.Snapshot, prefix string, seen connectionCloser) 
 	if m == nil {
 		return nil
 	}
+	leader := s.Leader().Address
+	if l := s.Member(leader); l != nil && l.ElectionOnly {
+		leader = "" // it has no server
+	}
 	out := &objectspb.WatchRoutesResponse{Prefix: prefix, Generation: m.Generation(), Owners: make([]uint32, m.Shards()),
-		Leader: s.Leader().Address, Nodes: seen.connectedNodes()}
+		Leader: leader, Nodes: seen.connectedNodes()}
 	known := map[string]uint32{}
 	for n := range out.Owners {
 		owner, _ := ownerIn(s, n)

@@ -26,7 +26,8 @@ type Process struct {
 	// Address is the address at which other processes reach this one, and the name of its record. It is empty in a
 	// process that is no member.
 	Address string
-	// RequestTimeout limits each request to etcd. Default: DefaultTimeout.
+	// RequestTimeout limits each request to etcd, except those of sessions and of crash detection, whose limits follow
+	// from the lease. Default: DefaultTimeout.
 	RequestTimeout time.Duration
 	// Clock reads both clocks of deadlines. It must not block. Default: the clocks of this machine.
 	Clock func() deadline.Instant

@@ -46,16 +46,15 @@ var streamCount atomic.Int64
 // calls works when the watch is open.
 func followOnce(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
 	each func(event.Event) error, works func()) error {
-	log, err := List(ctx, client, keys, event.Query{})
+	log, err := List(ctx, client, keys, event.Query{After: *after})
+	if err == nil && log.Revision < *after { // etcd was restored or replaced
+		log, err = List(ctx, client, keys, event.Query{})
+	}
 	if err != nil {
 		return err
 	}
-	if log.Revision < *after {
-		*after = 0 // etcd was restored or replaced
-	}
 	slices.SortStableFunc(log.Events, bySeq)
-	events := slices.DeleteFunc(log.Events, func(e event.Event) bool { return e.Seq <= *after })
-	if err := callInOrder(events, each); err != nil {
+	if err := callInOrder(log.Events, each); err != nil {
 		return err
 	}
 	*after = log.Revision

@@ -82,6 +82,7 @@ type lostSession struct {
 // New returns a log, which Run starts. It observes all snapshots of the mirror from now on, including those
 // before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
+	cfg.Process = cfg.WithDefaults()
 	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailoverCounter()}
 	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {

@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -58,7 +57,7 @@ type pendingEvent struct {
 }
 
 func newWriter(cfg Config) *writer {
-	return &writer{cfg: cfg, wake: wait.NewSignal(), retry: backoff.Backoff{Policy: retryPolicy}}
+	return &writer{cfg: cfg, wake: wait.NewSignal(), retry: backoff.Backoff{Policy: retryPolicy, Random: cfg.Random}}
 }
 
 // addPending queues an event to be recorded after a delay. An event of which this node has the exact facts (own)
@@ -267,12 +266,14 @@ func recorderAddress(s *state.Snapshot) string {
 	if m := s.Planner(); m != nil {
 		return m.Address
 	}
-	registered := slices.DeleteFunc(slices.Clone(s.RegisteredMembers()),
-		func(m *state.Member) bool { return m.ElectionOnly })
-	if len(registered) == 0 {
+	var oldest *state.Member
+	for _, m := range s.RegisteredMembers() {
+		if !m.ElectionOnly && (oldest == nil || m.Incarnation < oldest.Incarnation) {
+			oldest = m
+		}
+	}
+	if oldest == nil {
 		return ""
 	}
-	return slices.MinFunc(registered, func(a, b *state.Member) int {
-		return cmp.Compare(a.Incarnation, b.Incarnation)
-	}).Address
+	return oldest.Address
 }

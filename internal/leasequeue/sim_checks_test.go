@@ -95,7 +95,10 @@ func (c *checks) granted(x *Grant) {
 		t = &invariant.Tokens[*Grant]{}
 		c.tokens[x.queue] = t
 	}
-	if greatest, holder := t.Greatest(x.Shared); token <= greatest {
+	switch greatest, holder := t.Greatest(x.Shared); {
+	case token == 0:
+		c.w.Fail("%s is first without a token", x.key)
+	case token <= greatest:
 		c.w.Fail("%s has token %d, after %s with %d", x.key, token, holder.key, greatest)
 	}
 	t.Add(token, x.Shared, x)

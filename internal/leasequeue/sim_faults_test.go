@@ -79,7 +79,9 @@ func requiredEvents() []string {
 		string(schedule.Refused), string(schedule.Misreport), string(schedule.Denied), "first", "all at once",
 		"idle times", "requested", "given up before the answer", "tried in vain", "shared", "refused to enter",
 		"processes stopped", "processes killed", "processes closed", "former holders that rely on their entry",
-		"tries while a former holder relied on its entry"}
+		"tries while a former holder relied on its entry", "keys deleted out of band",
+		"with a session: " + schedule.LeaseRevoked, "with a session: key written out of band",
+		"with a session: session suspected"}
 	for _, k := range faultKinds() {
 		events = append(events, k.Event())
 	}
@@ -128,7 +130,6 @@ func (w *world) causeFaults() {
 	}
 	defer w.Mu.Unlock()
 	w.HealAll()
-	w.Etcd.SetNoSpace(false)
 	for _, h := range w.hosts {
 		h.set(calm)
 	}
@@ -148,6 +149,7 @@ func faultKinds() []faultKind {
 	onSession := func(weight int, name string, begin func(w *world, h *host, lease int64)) faultKind {
 		return at(weight, name, func(w *world, h *host) {
 			if s := h.present().keeper.Current(); s != nil {
+				w.Counts.Count("with a session: " + name)
 				begin(w, h, int64(s.ID()))
 			}
 		})
@@ -170,6 +172,7 @@ func faultKinds() []faultKind {
 		at(2, "no space", func(w *world, _ *host) { w.FillSpace(w.drawDuration()) }),
 		onSession(2, schedule.KeyDeleted, func(w *world, _ *host, lease int64) {
 			if kv := w.drawKey(lease); kv != nil {
+				w.Counts.Count("keys deleted out of band")
 				w.checks.taint(placeName(string(kv.Key), kv.CreateRevision))
 				w.Etcd.Delete(string(kv.Key))
 			}
@@ -205,6 +208,7 @@ func replaceProcess(w *world, h *host) (wait func()) {
 	p, how, closes, arrive := h.present(), w.Rand.IntN(3), w.Between(1, simTTL), w.Between(1, 3*simTTL)
 	w.Counts.Count([]string{"processes killed", "processes closed", "processes stopped"}[how])
 	if how == 0 {
+		h.link.Disconnect()
 		p.conn.SetHeld(true)
 		p.cancel()
 	}
@@ -218,6 +222,8 @@ func replaceProcess(w *world, h *host) (wait func()) {
 		p.cancel()
 		p.wg.Wait()
 		time.AfterFunc(arrive, func() { p.conn.SetHeld(false) }) // requests in flight still arrive some day
+		w.Mu.Lock()                                              // for the link
+		defer w.Mu.Unlock()
 		h.start()
 	}
 }

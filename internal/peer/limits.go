@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/peer/budget"
@@ -39,15 +38,6 @@ func newConnLimits() connLimits {
 	return connLimits{reading: budget.NewGate(maxConcurrentReads, maxUnread), own: budget.NewGate(maxOwnStreams, 0)}
 }
 
-// connectionOf returns the connection of a call.
-func connectionOf(ctx context.Context) any {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	return budget.ConnectionID(p.Addr)
-}
-
 // limitService returns the service with unary calls that are received within the limits.
 func (l connLimits) limitService(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
@@ -63,7 +53,7 @@ func (l connLimits) limitService(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 }
 
 func (l connLimits) decodeLimited(ctx context.Context, decode func(any) error, request any) error {
-	connection := connectionOf(ctx)
+	connection := budget.ConnectionOf(ctx)
 	switch err := l.reading.Enter(ctx, connection); {
 	case errors.Is(err, budget.ErrCrowded):
 		return budget.ErrUnreceived
@@ -80,7 +70,7 @@ func (l connLimits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.Strea
 	if !slices.ContainsFunc(ownServices, func(prefix string) bool { return strings.HasPrefix(info.FullMethod, prefix) }) {
 		return handler(srv, stream)
 	}
-	connection := connectionOf(stream.Context())
+	connection := budget.ConnectionOf(stream.Context())
 	if !l.own.TryEnter(connection) {
 		return status.Errorf(codes.ResourceExhausted, "node: this connection has %d streams of the node's own services "+
 			"already: end some, or open another connection", maxOwnStreams)

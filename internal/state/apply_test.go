@@ -149,3 +149,21 @@ func TestLeader(t *testing.T) {
 		require.Equal(t, tc.planner, planner, name)
 	}
 }
+
+// A member of an election only leads like any other, and plans nothing.
+func TestMemberOfAnElectionOnly(t *testing.T) {
+	keys := testKeys(t)
+	var kvs []KV
+	for address, lease := range map[string]int64{"only": 1, "node:1": 2} {
+		record := Record{Lease: lease, ElectionOnly: address == "only"}
+		kvs = append(kvs, KV{Key: keys.Node(address), Value: []byte(record.Encode()), CreateRevision: lease, Lease: lease},
+			KV{Key: keys.Candidate(lease), Value: []byte(address), CreateRevision: 10 + lease, ModRevision: 10 + lease,
+				Lease: lease})
+	}
+	s := BuildSnapshot(keys, 1, 20, kvs)
+	require.Equal(t, Leader{Address: "only", Token: 11, Member: true, Lease: 1}, s.Leader())
+	require.Equal(t, "node:1", s.Planner().Address)
+	require.Len(t, s.Members, 2)
+	require.Len(t, s.MembersWithServer(), 1)
+	require.Equal(t, "node:1", s.MembersWithServer()[0].Address)
+}

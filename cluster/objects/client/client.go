@@ -80,7 +80,7 @@ func (c *Client) openPool(cfg Config) error {
 	var err error
 	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix,
 		Idempotent: idempotent, CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
-		Stream: interceptor.StreamClient(cfg.StreamInterceptors), Logger: cfg.Logger})
+		Stream: interceptor.StreamClient(cfg.StreamInterceptors)})
 	return err
 }
 

@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -34,14 +33,14 @@ type Question struct {
 }
 
 // AwaitAnswer blocks until etcd has answered the question, and returns the client. The caller closes that client,
-// unless the Config comes from ForClient. A permanent cause (see IsPermanent) ends the wait: immediately if etcd itself
-// refused the user, otherwise after two seconds. In all other cases it retries until ctx ends. It warns when
-// etcd has not answered for half a second, and again every half minute. When ctx ends, it returns the reason
+// unless the Config comes from ForClient or ForMade. A permanent cause (see IsPermanent) ends the wait: immediately if
+// etcd itself refused the user, otherwise after two seconds. In all other cases it retries until ctx ends. It warns
+// when etcd has not answered for half a second, and again every half minute. When ctx ends, it returns the reason
 // why etcd did not answer; if that was not found before the deadline of ctx, finding it takes up to two more
 // seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
-	client, said := cmp.Or(c.existing, c.made), c.newOutageLog(ctx)
+	client, said := c.client, c.newOutageLog(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
 	var lasting *problem // a lasting cause, seen at every attempt since the time below
 	var since time.Time
@@ -78,7 +77,7 @@ func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, 
 		if p.cause == unknownCause && said.lastProblem != nil {
 			p = said.lastProblem // the end of ctx does not explain more
 		}
-		if client != nil && c.existing == nil && c.made == nil {
+		if client != nil && c.client == nil {
 			_ = client.Close() // nothing was written
 		}
 		return nil, p

@@ -38,22 +38,21 @@ type Config struct {
 	// SettingNames names these settings in errors and in the log. Default FieldNames.
 	SettingNames SettingNames
 
-	// existing is an existing client; its TLS configuration is not accessible.
-	existing *clientv3.Client
-	// made is a client of Connect with these settings.
-	made *clientv3.Client
+	// client is an existing client. If it is foreign, its TLS configuration is not accessible.
+	client  *clientv3.Client
+	foreign bool
 }
 
 // ForMade returns the settings with the client that their Connect has made, which AwaitAnswer uses and does not close.
 func (c Config) ForMade(client *clientv3.Client) Config {
-	c.made = client
+	c.client = client
 	return c
 }
 
 // ForClient returns a Config for an existing client, which AwaitAnswer does not close.
 func ForClient(client *clientv3.Client, log hclog.Logger) Config {
 	return Config{Address: strings.Join(client.Endpoints(), ","), Username: client.Username, Logger: log,
-		SettingNames: clientNames, existing: client}
+		SettingNames: clientNames, client: client, foreign: true}
 }
 
 func (c Config) withDefaults() Config {

@@ -63,7 +63,7 @@ func (c Config) diagnoseAddress(ctx context.Context, address string) (cause, err
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
 	switch {
-	case c.existing != nil:
+	case c.foreign:
 		return unknownCause, nil
 	case c.usesTLS():
 		config, err := c.HandshakeTLS()

@@ -14,8 +14,8 @@ import (
 )
 
 // AwaitEtcd waits until etcd lets this process read the cluster's range, and returns the client; see
-// [connect.Config.AwaitAnswer]. It warns of servers that can revoke leases that were renewed. Of p it uses the keys, the
-// time-out and the logger.
+// [connect.Config.AwaitAnswer]. It warns of servers that can revoke leases that were renewed. Of p it uses the keys,
+// the time-out and the logger.
 func AwaitEtcd(ctx context.Context, connection connect.Config, p etcd.Process) (*clientv3.Client, error) {
 	client, err := connection.AwaitAnswer(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {

@@ -57,6 +57,7 @@ type Registration struct {
 
 // New assembles a registration. Nothing runs before Start.
 func New(cfg Config) (*Registration, error) {
+	cfg.Process = cfg.WithDefaults()
 	r := &Registration{cfg: cfg, keeperDone: make(chan struct{})}
 	r.Mirror = watchcache.New(watchcache.Config{Process: cfg.Named("mirror"), LagTimeout: cfg.TTL / 3})
 	r.Membership = membership.New(membership.Config{Process: cfg.Named("member"), Mirror: r.Mirror, Record: cfg.Record,

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -30,15 +29,6 @@ const (
 	// last message.
 	sendQuota = 64 << 10
 )
-
-// connectionOf returns the identity of a call's connection for the budget.
-func connectionOf(ctx context.Context) any {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	return budget.ConnectionID(p.Addr)
-}
 
 // metadataSize returns the approximate size of a call's metadata in bytes.
 func metadataSize(md metadata.MD) (n int64) {
@@ -66,7 +56,7 @@ func (g *Gateway) holdRequest(ctx context.Context, in *route.CallHeaders, reques
 			size *= 2
 		}
 	}
-	held = g.cfg.Budget.NewHold(connectionOf(ctx))
+	held = g.cfg.Budget.NewHold(budget.ConnectionOf(ctx))
 	if !held.GrowTo(size) {
 		return held, budget.ErrFull
 	}
@@ -91,7 +81,7 @@ type countedStream struct {
 func (g *Gateway) countStream(stream grpc.ServerStream, md metadata.MD, clientSends, forwarded bool) (*countedStream,
 	error) {
 	s := &countedStream{ServerStream: stream, forwarded: forwarded, openCost: streamCost + metadataSize(md),
-		held: g.cfg.Budget.NewHold(connectionOf(stream.Context()))}
+		held: g.cfg.Budget.NewHold(budget.ConnectionOf(stream.Context()))}
 	if clientSends {
 		s.openCost += receiveCost
 		if forwarded {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // evictor counts the activations of a host, and deactivates those that were not called for long or are too many.
@@ -15,14 +16,14 @@ type evictor struct {
 	idleAfter   time.Duration // for services that have none of their own
 	maxActive   int64
 	activations atomic.Int64
-	tick        atomic.Int64  // the present tick of the coarse clock
-	wake        chan struct{} // signals that there are activations to sweep
-	start       func()        // starts sweepServices once
+	tick        atomic.Int64 // the present tick of the coarse clock
+	wake        wait.Signal  // signals that there are activations to sweep
+	start       func()       // starts sweepServices once
 }
 
 func newEvictor(cfg Config, services *Services) *evictor {
 	return &evictor{services: services, idleAfter: cfg.IdleAfter, maxActive: int64(cfg.MaxActive),
-		wake: make(chan struct{}, 1)}
+		wake: wait.NewSignal()}
 }
 
 // addActivation adds a new activation. The caller holds the lock of its shard.
@@ -30,10 +31,7 @@ func (e *evictor) addActivation(o *object) {
 	o.service.metrics.active.Add(1)
 	o.service.recent.addObject(o, e.tick.Load())
 	e.start()
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	e.wake.Send()
 }
 
 // touchObject records that an active object was called. The caller holds the lock of its shard.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/objects/link/wire"
@@ -58,11 +56,7 @@ func newServerLink(s *Server,
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) *serverLink {
 	l := &serverLink{server: s, stream: stream, ctx: stream.Context(), wake: wait.NewSignal(),
 		room: wait.NewSignal(), ended: make(chan struct{}), inbound: newInboundCalls(s.cfg.Prefix, s.cfg.MaxMessage)}
-	var remote net.Addr
-	if p, ok := grpcpeer.FromContext(l.ctx); ok {
-		remote = p.Addr
-	}
-	l.connection = budget.ConnectionID(remote)
+	l.connection = budget.ConnectionOf(l.ctx)
 	l.inbound.takeBytes, l.inbound.giveBytes = l.chargeBytes, l.releaseBytes
 	return l
 }

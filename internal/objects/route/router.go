@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/internal/objects/host"
@@ -71,7 +70,6 @@ type Config struct {
 	// Unary and Stream wrap each call that is made here; nil means none.
 	Unary  grpc.UnaryClientInterceptor
 	Stream grpc.StreamClientInterceptor
-	Logger hclog.Logger
 }
 
 // Router sends calls to their objects. All methods are safe for concurrent use.
@@ -90,9 +88,6 @@ type Router struct {
 func New(cfg Config) (*Router, error) {
 	if cfg.Current == nil {
 		cfg.Current = context.Background
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
 	}
 	r := &Router{cfg: cfg}
 	r.waitsCtx, r.stopWaits = context.WithCancel(context.Background())

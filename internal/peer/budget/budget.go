@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"net"
 	"reflect"
 	"sync"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/hosted"
+
+	"google.golang.org/grpc/peer"
 )
 
 // Budget limits the bytes that may wait in this node. All methods are safe for concurrent use. A nil Budget has
@@ -29,6 +32,14 @@ func New(limit int64) *Budget {
 		limit = Default()
 	}
 	return &Budget{limit: limit, byConnection: map[any]int64{}}
+}
+
+// ConnectionOf returns the identity of a call's connection for a Budget, or nil if it has none.
+func ConnectionOf(ctx context.Context) any {
+	if p, ok := peer.FromContext(ctx); ok {
+		return ConnectionID(p.Addr)
+	}
+	return nil
 }
 
 // ConnectionID returns the identity of a connection for a Budget: its remote address, which is the same value for

@@ -1,6 +1,9 @@
 package schedule
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // notef records a fault of a link in the transcript; nil stands for etcd.
 func (w *World) notef(l *Link, format string, args ...any) {
@@ -34,20 +37,22 @@ func (l *Link) CutOff(d time.Duration) {
 
 // LoseMessages loses requests, answers, or both for d.
 func (l *Link) LoseMessages(d time.Duration, requests, answers bool) {
-	l.changeFor(d, "requests to etcd or answers lost",
+	l.changeFor(d, fmt.Sprintf("requests (%t) or answers (%t) of etcd lost", requests, answers),
 		func(s *LinkState) { s.NoRequests, s.NoAnswers = requests, answers },
 		func(s *LinkState) { s.NoRequests, s.NoAnswers = false, false })
 }
 
 // SlowDown delays each message to and from etcd by up to most for d.
 func (l *Link) SlowDown(d, most time.Duration) {
-	l.changeFor(d, "messages to and from etcd delayed", func(s *LinkState) { s.Slow = most },
+	l.changeFor(d, fmt.Sprintf("messages to and from etcd delayed by up to %v", most),
+		func(s *LinkState) { s.Slow = most },
 		func(s *LinkState) { s.Slow = 0 })
 }
 
 // KeepBusy delays the host's goroutines by up to most for d.
 func (l *Link) KeepBusy(d, most time.Duration) {
-	l.changeFor(d, "busy machine", func(s *LinkState) { s.Busy = most }, func(s *LinkState) { s.Busy = 0 })
+	l.changeFor(d, fmt.Sprintf("machine busy, by up to %v", most), func(s *LinkState) { s.Busy = most },
+		func(s *LinkState) { s.Busy = 0 })
 }
 
 // FreezeWatch stops the deliveries of watches for d.

@@ -73,6 +73,9 @@ func (s *Suite) repeatFailure(t *testing.T, seed uint64) (r Result) {
 	for n := 0; n < 10 && r.Failure == ""; n++ {
 		r = s.RunSeed(t, seed, true)
 	}
+	if r.Failure == "" {
+		r.Transcript = "it did not fail again; the transcript of a run that kept every promise:\n" + r.Transcript
+	}
 	return r
 }
 
@@ -112,9 +115,17 @@ func (s *Suite) Run(t *testing.T) {
 		t.Logf("repeat one with: go test -run Schedules -v -count 10 -%s.schedules 1 -%s.verbose -%s.seed N", s.name,
 			s.name, s.name)
 	}
+	for _, event := range s.missingEvents(n, total) {
+		t.Errorf("%s: a run in which that does not happen shows nothing about it", event)
+	}
+}
+
+// missingEvents returns the required events that n schedules together did not have.
+func (s *Suite) missingEvents(n int, total *Counts) (missing []string) {
 	for _, event := range s.Events {
 		if n >= s.Enough && total.Of(event) == 0 {
-			t.Errorf("%s: a run in which that does not happen shows nothing about it", event)
+			missing = append(missing, event)
 		}
 	}
+	return missing
 }

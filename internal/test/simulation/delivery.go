@@ -11,15 +11,14 @@ import (
 // drawDelivery draws the delivery of a request of the process, and notifies the checks of its course.
 func (p *process) drawDelivery(request any) modeletcd.Delivery {
 	w, k := p.w, p.w.kindOf(request)
-	if k != requestWatchResponse && !p.dead.Load() {
+	if k != requestWatchResponse {
+		if p.dead.Load() {
+			return modeletcd.Delivery{Lost: true}
+		}
 		w.faults.reachMoment(p, momentSent+faultMoment(k))
 	}
 	d, outcome := p.host.link.Deliver(uint64(k), request)
 	if k == requestWatchResponse {
-		return d
-	}
-	if p.dead.Load() {
-		d.Lost = true
 		return d
 	}
 	if outcome != schedule.Arrives {

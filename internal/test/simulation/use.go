@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -49,8 +50,12 @@ func (u *nodeUser) runUser() {
 	if u.p.host.roles.shards > 0 {
 		u.p.wg.Go(u.runCalls)
 	}
-	for err := error(nil); err == nil; {
+	var err error
+	for err == nil {
 		err = u.p.member.Consensus.Election().Lead(u.p.ctx, u.leadTerm)
+	}
+	if !errors.Is(err, leaderelection.ErrStopped) && u.p.ctx.Err() == nil {
+		u.p.w.Fail("%s: Lead: %v", u.p.id, err)
 	}
 }
 

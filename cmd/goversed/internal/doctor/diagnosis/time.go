@@ -105,7 +105,7 @@ func diagnoseTTL(f Facts) []Finding {
 		return c.all
 	}
 	if f.State != nil {
-		for _, m := range f.State.Snapshot.Members {
+		for _, m := range f.State.Snapshot.MembersWithServer() {
 			if has := time.Duration(m.TTL) * time.Second; m.TTL > 0 && has != f.grantedTTL() {
 				c.add(Note, "give all nodes, and goversed doctor, the same --ttl", "the node %s has a TTL of %v, and etcd is "+
 					"judged here by %v", m.Address, has, f.TTL)
