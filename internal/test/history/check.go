@@ -11,7 +11,8 @@ type Limits struct {
 	// Exempt maps the name of each mark that excuses an overlap, such as LeaseRevoked, to the longest time
 	// after the mark that such an overlap may last: the time by which the old leader must have noticed. An
 	// overlap is excused if the node of its older term was so marked during that term, and the overlap lies
-	// entirely between the mark and the bound. A mark without an entry excuses nothing.
+	// entirely between the mark and the bound. The same holds for an older term that is seen only once the newer
+	// one has ended. A mark without an entry excuses nothing.
 	Exempt map[string]time.Duration
 	// Silent limits the time that a node without a fault in progress may have no session, or no place in the
 	// queue if it stands for election. A longer time is a silent stop. The default is 30 s. It must be longer
@@ -42,13 +43,14 @@ func Check(h History, limits Limits) Verdict {
 	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 && v.Seen.Calls == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
-	of, sessions := map[Subject][]Term{}, h.firstSeenSessions()
+	of, e := map[Subject][]Term{}, h.exemptions(limits)
 	var shards []subjectClaims
 	for _, c := range all {
-		found, excused := findOverlaps(c.terms, sessions, h.Marks, limits.Exempt)
-		v.Exempt = append(v.Exempt, excused...)
-		v.Findings = append(v.Findings, found...)
-		v.Findings = append(v.Findings, checkTokens(c.terms)...)
+		for _, check := range []func([]Term, exemptions) (found, exempt []Finding){findOverlaps, checkTokens} {
+			found, exempt := check(c.terms, e)
+			v.Findings = append(v.Findings, found...)
+			v.Exempt = append(v.Exempt, exempt...)
+		}
 		of[c.subject] = c.terms
 		switch {
 		case c.subject.hasKind(ofLock):

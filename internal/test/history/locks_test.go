@@ -93,6 +93,36 @@ func TestRobbedHolder(t *testing.T) {
 	require.NotEmpty(t, Check(long, exemptRobbery).FindingsOf(Overlap), "longer than the bound")
 }
 
+// TestRobbedHolderSeenLate checks that the order of tokens is exempt for a holder whose key was deleted right after
+// its grant and that claims the lock only once the next holder is done, and nothing more.
+func TestRobbedHolderSeenLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mark   Mark
+		until  int // the late holder claims the lock
+		exempt bool
+	}{
+		"key deleted":             {newMark("b", LockDeleted, 8, 9), 60, true},
+		"lease revoked":           {newMark("b", LeaseRevoked, 8, 9), 60, true},
+		"longer than the bound":   {newMark("b", LockDeleted, 8, 9), 2000, false},
+		"before its request":      {newMark("b", LockDeleted, 3, 4), 60, false},
+		"after it was seen":       {newMark("b", LockDeleted, 40, 41), 60, false},
+		"at the other holder":     {newMark("a", LockDeleted, 8, 9), 60, false},
+		"in the queue of leaders": {newMark("b", KeyDeleted, 8, 9), 60, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := historyOfHolds(holdRuns("a", 7, 0, 10, 20), holdRuns("b", 5, 5, 30, tt.until))
+			h.Marks = []Mark{tt.mark}
+			v := Check(h, exemptRobbery)
+			require.Equal(t, tt.exempt, len(v.FindingsOf(Token)) == 0, "%v", v)
+			if tt.exempt {
+				require.True(t, v.OK(), "%v", v)
+				require.Len(t, v.Exempt, 1)
+				require.Equal(t, tt.mark, *v.Exempt[0].Mark)
+			}
+		})
+	}
+}
+
 func TestTokenOfALockGoesBack(t *testing.T) {
 	v := Check(historyOfHolds(holdRuns("a", 7, 0, 10, 20), holdRuns("b", 5, 5, 30, 60)), Limits{})
 	require.ElementsMatch(t, []Kind{NotLinearizable, Token}, kinds(v.Findings), "%v", v)

@@ -41,7 +41,7 @@ type Finding struct {
 	Runs []Run
 	// Ops lists the writes and reads concerned.
 	Ops []Op
-	// Mark is the mark that excuses an exempt overlap, nil for other findings.
+	// Mark is the mark that excuses an exempt finding, nil for others.
 	Mark *Mark
 
 	instant bool
@@ -60,7 +60,8 @@ func (f Finding) Length() time.Duration {
 type Verdict struct {
 	// Findings lists the broken promises.
 	Findings []Finding
-	// Exempt lists overlaps that the design does not exclude and that stayed within their bounds.
+	// Exempt lists overlaps, and terms in the wrong order, that the design does not exclude and that stayed within
+	// their bounds.
 	Exempt []Finding
 	// Seen holds the counts that the verdict rests on.
 	Seen Seen
