@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -121,7 +122,6 @@ func TestElectionAlone(t *testing.T) {
 	_, err := first.Txn(ctx).Then(clientv3.OpPut("/stale", "")).Commit()
 	require.ErrorIs(t, err, leaderelection.ErrTermOver)
 
-	a.awaitLeader(t, "b") // its view may still show its own key
 	require.NoError(t, a.Transfer(ctx, "a"), "any process may ask for it")
 	third := a.awaitLeads(t)
 	require.Greater(t, third.Token(), second.Token())
@@ -148,6 +148,52 @@ func TestElectionAlone(t *testing.T) {
 	left, err := client.Get(ctx, "/alone", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Empty(t, left.Kvs, "nothing is left")
+}
+
+// A process whose view still shows its former term asks for a transfer to itself: it leads when Transfer returns nil.
+func TestTransferToItselfWithAnOldView(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, client *clientv3.Client, a alone){
+		"resigned": func(t *testing.T, _ *clientv3.Client, a alone) { require.NoError(t, a.Resign(etcdtest.Context(t))) },
+		"session lost": func(t *testing.T, client *clientv3.Client, a alone) {
+			former := clientv3.LeaseID(a.Leader().Lease)
+			_, err := client.Revoke(t.Context(), former)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				resp, err := client.Get(t.Context(), "/alone/nodes/a")
+				require.NoError(t, err)
+				return len(resp.Kvs) == 1 && resp.Kvs[0].Lease != int64(former)
+			}, time.Minute, time.Millisecond, "registered again")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := etcdtest.Context(t)
+			server := etcdtest.Start(t)
+			client := etcdtest.Dial(t, server.Endpoint())
+			faults := clustertest.Inject(client)
+			other := etcdtest.Dial(t, server.Endpoint())
+			a := takePart(t, client, "a", func(cfg *leaderelection.Config) { cfg.TTL = 9 * time.Second })
+			first := a.awaitLeads(t)
+			b := takePart(t, other, "b")
+			faults.FreezeWatch() // a reads the range anew a third of a TTL after it has learnt of a change
+			lose(t, other, a)
+			b.awaitLeads(t)
+			// transfer repeats the request while a sees no session of its own, or no member on it.
+			transfer := func(limit time.Duration) (err error) {
+				require.Eventually(t, func() bool {
+					ctx, cancel := context.WithTimeout(ctx, limit)
+					defer cancel()
+					err = a.Transfer(ctx, "a")
+					return !errors.Is(err, leaderelection.ErrNoLeader) && !errors.Is(err, leaderelection.ErrNotMember)
+				}, time.Minute, time.Millisecond)
+				return err
+			}
+			require.ErrorIs(t, transfer(50*time.Millisecond), leaderelection.ErrNotMoved)
+			faults.ThawWatch()
+			require.NoError(t, transfer(time.Minute))
+			require.Greater(t, a.awaitLeads(t).Token(), first.Token())
+		})
+	}
 }
 
 // An identity that a living process has is refused, and one that a process left by a crash is free after a TTL.

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
@@ -35,8 +36,26 @@ func (le *LeaderElection) submitRequest(ctx context.Context, kind state.RequestK
 	}
 	ctx, stop := wait.MergeContexts(ctx, le.ctx)
 	defer stop()
+	if err := le.awaitOwnTerm(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotMoved, err)
+	}
 	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, kind, address)
 	return err
+}
+
+// awaitOwnTerm blocks while the snapshot shows this member as the leader although it does not lead: its former key is
+// deleted or about to be, or its term has not begun yet.
+func (le *LeaderElection) awaitOwnTerm(ctx context.Context) error {
+	sub := le.Subscribe()
+	defer sub.Close()
+	return wait.Until(ctx, sub.C, func() bool {
+		snap, t := le.mirror.Snapshot(), le.term.Load()
+		if snap == nil {
+			return true
+		}
+		l := snap.Leader()
+		return !l.Member || l.Address != le.cfg.Address || t != nil && t.token == l.Token
+	})
 }
 
 // joinTracked makes Stop wait until left is called, so that the caller can withdraw its request. The caller must end

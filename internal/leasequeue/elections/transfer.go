@@ -155,10 +155,17 @@ func (e *Election) withdrawRequest(ctx context.Context, place *leasequeue.Entry)
 	_ = place.AwaitDeletion(ctx)
 }
 
-// awaitQueue blocks until this node knows the queue.
+// awaitQueue blocks until this node knows the queue, and while the queue shows this node first although it does not
+// lead: its former entry is deleted or about to be, or its term has not begun yet.
 func (e *Election) awaitQueue(ctx context.Context) (order.Queue, error) {
 	var q order.Queue
-	if err := e.waitUntil(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
+	err := e.waitUntil(ctx, func() bool {
+		q = e.follower.Queue()
+		entries, t := q.Entries(), e.Term()
+		return q.Known() && (len(entries) == 0 || entries[0].Foreign || entries[0].Value != e.elections.cfg.Address ||
+			t != nil && t.token == entries[0].CreateRevision)
+	})
+	if err != nil {
 		return q, e.notMovedError(err)
 	}
 	return q, context.Cause(e.lifeContext())

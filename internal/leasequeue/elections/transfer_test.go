@@ -71,6 +71,24 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 	require.True(t, term.Valid())
 }
 
+// A process whose view still shows its former term asks for a transfer to itself: it leads when Transfer returns nil.
+func TestTransferToItselfWithAnOldView(t *testing.T) {
+	s := newTestBed(t)
+	a := s.join(s.a, "job")
+	first := s.leads(a)
+	b := s.join(s.b, "job")
+	s.a.Faults.FreezeWatch()
+	require.NoError(t, a.Resign(s.ctx))
+	s.leads(b)
+	soon, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.Transfer(soon, "a:1"), leaderelection.ErrNotMoved)
+	s.a.Faults.ThawWatch()
+	s.queued("job", a, 2)
+	require.NoError(t, a.Transfer(s.ctx, "a:1"))
+	require.Greater(t, s.leads(a).Token(), first.Token())
+}
+
 // The request is withdrawn when the caller's context ends, and does not move any candidate afterwards.
 func TestRequestIsTakenBack(t *testing.T) {
 	s := newTestBed(t)
