@@ -169,6 +169,11 @@ func (s *Snapshot) MemberOf(c *Candidate) *Member {
 			return m
 		}
 	}
+	for _, k := range s.Lingering { // another process may be registered at its address
+		if k.Member.Lease == c.KeyLease {
+			return k.Member
+		}
+	}
 	return nil
 }
 

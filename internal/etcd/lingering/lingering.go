@@ -17,9 +17,10 @@
 // and the member lingers for a grace period, the longest of all lingering members. In that time it learns of
 // the loss, if it is connected, and so do the others that could report it. Otherwise it lingers for a whole
 // TTL, after which none of its claims is valid. In both cases lingering ends as soon as the member registers
-// anew. A member does not linger if it was removed on evidence, or if its record says that it had left. A
-// member that resigned or released a shard before its lease ended holds nothing there that others would wait
-// for.
+// anew. A process that registers at the address of a node ends it too, because only one can be bound to that; under
+// the identity of a member of an election only, which is a name, another process does not. A member does not linger
+// if it was removed on evidence, or if its record says that it had left. A member that resigned or released a shard
+// before its lease ended holds nothing there that others would wait for.
 //
 // Not promised: the package does not cover a member that is cut off for longer than the grace period while a
 // deposed leader has that lease revoked and leaves another; candidates that are not members, such as `etcdctl
@@ -40,7 +41,7 @@ const gracePeriod = 200 * time.Millisecond
 
 // Members holds the lingering members in one process's view. It is immutable.
 type Members struct {
-	own           string
+	own           Self
 	term          uint64    // etcd's newest known raft term
 	earlyReported time.Time // when a member last reported an early revocation of its lease
 	kept          []keptMember
@@ -51,9 +52,30 @@ type keptMember struct {
 	since time.Time
 }
 
-// New returns the Members of the process at own, with no member lingering. The member at own itself never lingers
-// in it, because it knows its own keys and claims. In the zero Members no member ever lingers.
-func New(own string) Members { return Members{own: own} }
+// Self identifies the process whose view it is. The zero value is a process that is no member.
+type Self struct{ Address, InstanceID string }
+
+// isMember reports whether m is this process, or was registered at its address before.
+func (own Self) isMember(m *state.Member) bool {
+	return m.Address == own.Address && isSuccessor(own.InstanceID, m)
+}
+
+// isSuccessor reports whether the process with that instance id, at the address of m, shows that m has no claims any
+// more. Only one process can be bound to the address of a node. But the identity of a member of an election only is a
+// name, which another process may have too.
+func isSuccessor(instance string, m *state.Member) bool {
+	return !m.ElectionOnly || instance == m.InstanceID
+}
+
+// registeredAnew reports whether m, which is gone, has registered anew in s.
+func registeredAnew(s *state.Snapshot, m *state.Member) bool {
+	now := s.Member(m.Address)
+	return now != nil && isSuccessor(now.InstanceID, m)
+}
+
+// New returns the Members of a process, with no member lingering. The process itself never lingers in it, because it
+// knows its own keys and claims. In the zero Members no member ever lingers.
+func New(own Self) Members { return Members{own: own} }
 
 // OnTerm returns the Members after an answer of etcd in the given raft term.
 func (p Members) OnTerm(term uint64) Members {
@@ -64,7 +86,7 @@ func (p Members) OnTerm(term uint64) Members {
 // Apply folds events, as [state.Snapshot.Apply] does, and keeps members in view that begin to linger.
 func (p Members) Apply(s *state.Snapshot, revision int64, events []state.Event,
 	now time.Time) (Members, *state.Snapshot) {
-	if p.own == "" {
+	if p.own.Address == "" {
 		return p, s.Apply(revision, events)
 	}
 	if len(p.kept) == 0 && !p.anyMayLinger(s, events) {
@@ -119,7 +141,10 @@ func (p Members) applyRevision(s *state.Snapshot, events []state.Event, now time
 			continue
 		}
 		if !ev.Deleted { // a member that lingered there has noticed
-			p, s = p.forgetMembers(s, func(x keptMember) bool { return x.Member.Address == k.Address })
+			record, _ := state.DecodeRecord(ev.Value)
+			p, s = p.forgetMembers(s, func(x keptMember) bool {
+				return x.Member.Address == k.Address && isSuccessor(record.InstanceID, x.Member)
+			})
 		} else if m := s.Member(k.Address); m != nil && p.mayLinger(s, m) && !removedOnEvidence(s, events, m) {
 			gone = append(gone, m)
 		}
@@ -141,14 +166,14 @@ func (p Members) keepMembers(s, next *state.Snapshot, gone []*state.Member, now 
 
 // mayLinger reports whether a member without its key may not have noticed that.
 func (p Members) mayLinger(s *state.Snapshot, m *state.Member) bool {
-	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m)
+	return m.Term < p.term && !p.own.isMember(m) && !m.Left && !s.Lingers(m)
 }
 
-// ViewFresh reports whether, in the given raft term of etcd, no member lingers in the view of the member at own,
-// and none can begin to. If own is "", it always returns true.
-func ViewFresh(s *state.Snapshot, own string, term uint64) bool {
-	return own == "" || len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
-		return m.Term < term && m.Address != own && !m.Left
+// ViewFresh reports whether, in the given raft term of etcd, no member lingers in the view of the process,
+// and none can begin to. For a process that is no member it always returns true.
+func ViewFresh(s *state.Snapshot, own Self, term uint64) bool {
+	return own.Address == "" || len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+		return m.Term < term && !own.isMember(m) && !m.Left
 	})
 }
 
@@ -172,7 +197,7 @@ func (p Members) recordReport(m *state.Member, now time.Time) Members {
 // OnRead returns the Members and the view after the range was read anew: s with the members that linger, given the
 // view before.
 func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *state.Snapshot) {
-	if p.own == "" || before == nil || before.History != s.History {
+	if p.own.Address == "" || before == nil || before.History != s.History {
 		return New(p.own), s
 	}
 	for _, m := range s.Members {
@@ -182,7 +207,7 @@ func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *sta
 	}
 	var gone []*state.Member
 	for _, m := range before.Members {
-		if s.Member(m.Address) == nil && p.mayLinger(before, m) {
+		if !registeredAnew(s, m) && p.mayLinger(before, m) {
 			gone = append(gone, m)
 		}
 	}
@@ -190,7 +215,7 @@ func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *sta
 	p.kept = nil
 	next := s
 	for _, k := range old {
-		if s.Member(k.Member.Address) == nil {
+		if !registeredAnew(s, k.Member) {
 			next, p.kept = next.WithLingering(k.LingeringState), append(p.kept, k)
 		}
 	}

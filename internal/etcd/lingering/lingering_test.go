@@ -26,7 +26,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	keys, err := state.NewKeys("/g")
 	require.NoError(t, err)
-	w := &world{t: t, keys: keys, now: noon, part: New("c:1").OnTerm(1), s: state.BuildSnapshot(keys, 1, 0, nil)}
+	w := &world{t: t, keys: keys, now: noon, part: New(Self{"c:1", "c:1"}).OnTerm(1),
+		s: state.BuildSnapshot(keys, 1, 0, nil)}
 	for i, address := range []string{"a:1", "b:1", "c:1"} {
 		w.register(address, int64(i+1), 1, false)
 		w.apply(w.put(keys.Candidate(int64(i+1)), address, int64(i+1)))
@@ -207,6 +208,60 @@ func TestReadAnew(t *testing.T) {
 	other.History++
 	_, s = part.OnRead(s, other, w.now)
 	require.Empty(t, s.Lingering, "of another history nothing is known")
+}
+
+// An identity of a member of an election only is a name, which another process may have too. That process does not
+// show that the first one has noticed, neither to others nor to itself.
+func TestAnotherProcessUnderTheIdentity(t *testing.T) {
+	electionOnly := func(w *world, id, instance string, lease int64, term uint64) {
+		r := state.Record{InstanceID: instance, Lease: lease, TTL: int64(ttl / time.Second), Term: term, ElectionOnly: true}
+		w.apply(w.put(w.keys.Node(id), r.Encode(), lease))
+		w.apply(w.put(w.keys.Candidate(lease), id, lease))
+	}
+	for name, own := range map[string]Self{"others": {"c:1", "c:1"}, "itself": {"name", "second"}} {
+		w := &world{t: t, keys: newWorld(t).keys, now: noon, part: New(own).OnTerm(1)}
+		w.s = state.BuildSnapshot(w.keys, 1, 0, nil)
+		electionOnly(w, "name", "first", 1, 1)
+		w.register("c:1", 2, 1, false)
+		first := w.s.Leader()
+		w.part = w.part.OnTerm(2)
+		require.False(t, ViewFresh(w.s, own, 2), name)
+		w.revoke("name", 1)
+		require.Equal(t, first, w.s.Leader(), name)
+
+		electionOnly(w, "name", "second", 3, 2)
+		require.Equal(t, first, w.s.Leader(), name)
+		require.Equal(t, "second", w.s.Member("name").InstanceID, name)
+		var all []state.KV
+		for _, m := range w.s.RegisteredMembers() {
+			all = append(all, state.KV{Key: w.keys.Node(m.Address), Value: []byte(m.Record.Encode()),
+				CreateRevision: m.Incarnation, ModRevision: m.ModRevision, Lease: m.KeyLease})
+		}
+		part, s := w.part.OnRead(w.s, state.BuildSnapshot(w.keys, 1, w.revision, all), w.now)
+		require.Equal(t, first, s.Leader(), name)
+		_, s, _ = part.Expire(s, w.now.Add(ttl))
+		require.Empty(t, s.Queue, name)
+		require.NotNil(t, s.Member("name"), name)
+
+		w.revoke("name", 3)
+		require.Equal(t, first, w.s.Leader(), name)
+		electionOnly(w, "name", "first", 4, 2)
+		require.Equal(t, int64(4), w.s.Leader().Lease, "it has noticed")
+		require.Empty(t, w.s.Lingering)
+	}
+}
+
+// The other process registers while this one reads the range anew.
+func TestAnotherProcessUnderTheIdentityWhileReading(t *testing.T) {
+	w := inLaterTerm(t)
+	record := state.Record{InstanceID: "first", Lease: 9, TTL: int64(ttl / time.Second), Term: 1, ElectionOnly: true}
+	w.apply(w.put(w.keys.Node("name"), record.Encode(), 9))
+	record.InstanceID, record.Lease, record.Term = "second", 10, 2
+	now := state.KV{Key: w.keys.Node("name"), Value: []byte(record.Encode()), CreateRevision: 20, ModRevision: 20,
+		Lease: 10}
+	_, s := w.part.OnRead(w.s, state.BuildSnapshot(w.keys, 1, 20, []state.KV{now}), w.now)
+	require.Contains(t, s.Lingering, state.LingeringState{Member: w.s.Member("name")})
+	require.Equal(t, "second", s.Member("name").InstanceID)
 }
 
 func TestTheZeroPartKeepsNobody(t *testing.T) {

@@ -26,10 +26,16 @@ type Config struct {
 	// revoked their leases early; see package lingering. Otherwise members that are gone from etcd are gone from
 	// the view. RequestTimeout limits one read of the range. Default 5 s.
 	etcd.Process
+	// InstanceID is that of this process's record.
+	InstanceID string
 	// LagTimeout limits the time that the watch may take to reach a revision that is known to exist (see ObserveHeader).
 	// Then the mirror compares its snapshot with etcd. It is also the longest pause before the range is read
 	// anew. Default 3 s; a third of the session's TTL is a good value.
 	LagTimeout time.Duration
+}
+
+func (c Config) self() lingering.Self {
+	return lingering.Self{Address: c.Address, InstanceID: c.InstanceID}
 }
 
 // Mirror is the running copy. All methods are safe for concurrent use.
@@ -68,7 +74,7 @@ func New(cfg Config) *Mirror {
 		ready:     make(chan struct{}),
 		wake:      wait.NewSignal(),
 		rebuild:   make(chan string, 1),
-		lingering: lingering.New(cfg.Address),
+		lingering: lingering.New(cfg.self()),
 	}
 	m.streamID = fmt.Sprintf("%p", m)
 	return m

@@ -25,7 +25,7 @@ func (m *Mirror) Fresh(term uint64) bool {
 	if f := m.fresh.Load(); f != nil && f.snapshot == s && f.term == term {
 		return f.fresh
 	}
-	f := &freshness{snapshot: s, term: term, fresh: s != nil && !s.Stale && lingering.ViewFresh(s, m.cfg.Address, term)}
+	f := &freshness{snapshot: s, term: term, fresh: s != nil && !s.Stale && lingering.ViewFresh(s, m.cfg.self(), term)}
 	m.fresh.Store(f)
 	return f.fresh
 }

@@ -59,7 +59,8 @@ type Registration struct {
 func New(cfg Config) (*Registration, error) {
 	cfg.Process = cfg.WithDefaults()
 	r := &Registration{cfg: cfg, keeperDone: make(chan struct{})}
-	r.Mirror = watchcache.New(watchcache.Config{Process: cfg.Named("mirror"), LagTimeout: cfg.TTL / 3})
+	r.Mirror = watchcache.New(watchcache.Config{Process: cfg.Named("mirror"), InstanceID: cfg.Record.InstanceID,
+		LagTimeout: cfg.TTL / 3})
 	r.Membership = membership.New(membership.Config{Process: cfg.Named("member"), Mirror: r.Mirror, Record: cfg.Record,
 		RemovePredecessor: cfg.RemovePredecessor, GracePeriod: cfg.GracePeriod, Identify: cfg.Identify,
 		MeasureEvery: cfg.TTL / 3})

@@ -24,6 +24,6 @@ var ofMirrors = []Mutant{{
 	In:   []string{simulation},
 	Edits: []Edit{
 		{"internal/etcd/lingering/lingering.go", `!m.Left && !s.Lingers(m)`, `!m.Left && false`},
-		{"internal/etcd/lingering/lingering.go", `return own == "" ||`, `return true || own == "" ||`},
+		{"internal/etcd/lingering/lingering.go", `return own.Address == "" ||`, `return true || own.Address == "" ||`},
 	},
 }}
