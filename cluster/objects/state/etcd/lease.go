@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -27,19 +26,28 @@ type replyLeases struct {
 	client    *clientv3.Client
 	retention time.Duration
 
-	mu    sync.Mutex
+	turn chan struct{} // holds a token while a caller uses the fields below, also while etcd grants a lease
+
 	id    clientv3.LeaseID // 0: none
 	until time.Time
 	uses  int
 }
 
-// currentLease returns a lease that lasts at least for the retention. Only one caller at a time requests one from
-// etcd.
-func (l *replyLeases) currentLease(ctx context.Context) (clientv3.LeaseID, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func newReplyLeases(client *clientv3.Client, retention time.Duration) *replyLeases {
+	return &replyLeases{client: client, retention: retention, turn: make(chan struct{}, 1)}
+}
+
+// currentLease returns a lease that lasts at least for the retention, and not the lease lost, which no longer exists.
+// Only one caller at a time requests one from etcd. The others wait for that, until their ctx ends.
+func (l *replyLeases) currentLease(ctx context.Context, lost clientv3.LeaseID) (clientv3.LeaseID, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", errNoLease, context.Cause(ctx))
+	}
 	begun := time.Now()
-	if l.id == 0 || begun.After(l.until) || l.uses+2 > keysPerLease {
+	if l.id == lost || begun.After(l.until) || l.uses+2 > keysPerLease {
 		share := l.retention / leasesPerRetention
 		seconds := int64((l.retention + share + time.Second - 1) / time.Second)
 		granted, err := l.client.Grant(ctx, seconds)
@@ -52,15 +60,6 @@ func (l *replyLeases) currentLease(ctx context.Context) (clientv3.LeaseID, error
 	return l.id, nil
 }
 
-// forgetLease forgets a lease that no longer exists.
-func (l *replyLeases) forgetLease(id clientv3.LeaseID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.id == id {
-		l.id = 0
-	}
-}
-
 // errNoLease reports that no lease was granted, so the transaction was not sent.
 var errNoLease = errors.New("a lease was not granted")
 
@@ -71,16 +70,16 @@ func (s *Store) commitTxn(ctx context.Context, leased bool,
 	if !leased {
 		return txn(0).Commit()
 	}
+	var id clientv3.LeaseID
 	for attempt := 1; ; attempt++ {
-		id, err := s.leases.currentLease(ctx)
-		if err != nil {
+		var err error
+		if id, err = s.leases.currentLease(ctx, id); err != nil {
 			return nil, err
 		}
 		resp, err := txn(id).Commit()
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || attempt == 3 {
 			return resp, err
 		}
-		s.leases.forgetLease(id)
 	}
 }
 

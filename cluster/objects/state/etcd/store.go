@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 // Store is a state.Store in etcd. All methods are safe for concurrent use.
 type Store struct {
 	cfg    Config
-	leases replyLeases
+	leases *replyLeases
 }
 
 var _ state.Store = (*Store)(nil)
@@ -76,7 +76,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Store{cfg: cfg, leases: replyLeases{client: cfg.Client, retention: cfg.Retention}}, nil
+	return &Store{cfg: cfg, leases: newReplyLeases(cfg.Client, cfg.Retention)}, nil
 }
 
 func (s *Store) recordKey(ref state.Ref) string {

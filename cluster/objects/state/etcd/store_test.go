@@ -176,6 +176,39 @@ func TestLeases(t *testing.T) {
 	require.Zero(t, leaseOf(t, client, record))
 }
 
+// A caller does not wait beyond its own deadline for the lease that another one requests.
+func TestCallersWaitForALease(t *testing.T) {
+	t.Parallel()
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	store := open(t, client)
+	held := clustertest.Inject(client).HoldNext(clustertest.OpGrant)
+	leaving, leave := context.WithCancel(ctx)
+	first := make(chan error, 1)
+	go func() {
+		_, err := store.Load(leaving, state.Ref{Service: "a", Key: "first"}, 1)
+		first <- err
+	}()
+	<-held.Caught()
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() {
+		_, err := store.Load(short, state.Ref{Service: "a", Key: "second"}, 1)
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		require.ErrorIs(t, err, state.ErrUnavailable, "nothing was written")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "it waits beyond its deadline")
+	}
+	leave()
+	require.ErrorIs(t, <-first, state.ErrUnavailable)
+	_, err := store.Load(ctx, state.Ref{Service: "a", Key: "second"}, 1)
+	require.NoError(t, err)
+}
+
 // A write that etcd has carried out counts, with or without its answer.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
