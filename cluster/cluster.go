@@ -215,7 +215,7 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 		return nil, err
 	}
 	c.view.Store(p.Mirror)
-	if p.work, err = c.newExclusiveWork(client, p.Mirror, p.Keeper); err != nil {
+	if p.work, err = c.newExclusiveWork(process, p.Mirror, p.Keeper); err != nil {
 		return nil, err
 	}
 	p.events = eventlog.New(eventlog.Config{Process: process.Named("events"), Mirror: p.Mirror,

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/leasequeue"
@@ -28,10 +27,10 @@ type exclusiveWork struct {
 	checkpoints *processor.Etcd
 }
 
-func (c *Cluster) newExclusiveWork(client *clientv3.Client, view *watchcache.Mirror,
+func (c *Cluster) newExclusiveWork(process etcd.Process, view *watchcache.Mirror,
 	keeper *etcdsession.Keeper) (exclusiveWork, error) {
-	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper, View: view,
-		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("queues")}, c.keys.Locks())
+	queues, err := leasequeue.New(leasequeue.Config{Process: process.Named("queues"), Keeper: keeper, View: view},
+		c.keys.Locks())
 	if err != nil {
 		return exclusiveWork{}, err
 	}
@@ -47,7 +46,7 @@ func (c *Cluster) newExclusiveWork(client *clientv3.Client, view *watchcache.Mir
 	if err != nil {
 		return exclusiveWork{}, err
 	}
-	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix,
+	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: process.Client, Prefix: c.cfg.EtcdPrefix,
 		RequestTimeout: c.cfg.RequestTimeout})
 	return exclusiveWork{queues, locks, once, named, checkpoints}, err
 }

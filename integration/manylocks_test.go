@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/state"
@@ -33,7 +34,8 @@ func TestManyLocksAtOnce(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				queues, err := leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper}, keys.Locks())
+				queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: p.Client}, Keeper: p.Keeper},
+					keys.Locks())
 				if err != nil {
 					return nil, err
 				}

@@ -59,10 +59,9 @@ type Settings struct {
 
 // New returns a manager over a running mirror.
 func New(cfg Config) (*ConsensusManager, error) {
-	election, part, err := leaderelection.NewForMember(leaderelection.MemberConfig{Client: cfg.Client,
-		Prefix: cfg.Keys.Prefix(), Address: cfg.Address, Observer: cfg.Observer, Fallback: cfg.Fallback,
-		RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout, Mirror: cfg.Mirror, Keeper: cfg.Keeper,
-		Logger: cfg.Named("election").Logger})
+	election, part, err := leaderelection.NewForMember(leaderelection.MemberConfig{Process: cfg.Named("election"),
+		Observer: cfg.Observer, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout, Mirror: cfg.Mirror,
+		Keeper: cfg.Keeper})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 		"stop":   func(le *one) error { return le.Stop(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			prefix := func(c *MemberConfig) { c.Prefix = "/" + name }
+			prefix := func(c *MemberConfig) { c.Keys = keysOf(t, "/"+name) }
 			a := start(t, client, "a:1", prefix)
 			awaitLeads(t, a)
 			b := start(t, client, "b:1", prefix)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/histogram"
@@ -20,21 +20,14 @@ import (
 )
 
 // MemberConfig configures the election of a member that watches etcd, keeps a session and registers by itself, as a
-// node does. Only packages of this module can fill it in. Client, Address, Mirror and Keeper are required.
+// node does. Only packages of this module can fill it in. Client, Keys, Address, Mirror and Keeper are required.
 type MemberConfig struct {
-	// Client reaches etcd. The election never closes it.
-	Client *clientv3.Client
-	// Prefix is the cluster's prefix; the queue lies under <Prefix>/leader/. Default /goverse.
-	Prefix string
-	// Address is the value of the candidate's key. Others see it as the leader's address.
-	Address string
+	etcd.Process
 	// Observer makes the node observe without ever standing for election.
 	Observer bool
 	// Fallback lets the node act as leader when the election fails. It needs the member records that package
 	// cluster keeps; without them no node qualifies.
 	Fallback bool
-	// RequestTimeout limits each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
 	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return after their
 	// context has ended. Default 5 s.
 	WorkTimeout time.Duration
@@ -43,22 +36,12 @@ type MemberConfig struct {
 	// only with the session.
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
-	// Logger receives one line per change of this node's leadership. Default: none.
-	Logger hclog.Logger
 }
 
 func (c MemberConfig) withDefaults() MemberConfig {
-	if c.Prefix == "" {
-		c.Prefix = "/goverse"
-	}
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
+	c.Process = c.Process.WithDefaults()
 	if c.WorkTimeout <= 0 {
 		c.WorkTimeout = 5 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
 	}
 	return c
 }
@@ -67,6 +50,9 @@ func (c MemberConfig) withDefaults() MemberConfig {
 func (c MemberConfig) Validate() error {
 	if c.Client == nil {
 		return errors.New("leaderelection: MemberConfig.Client is nil; give it an etcd client")
+	}
+	if c.Keys == (state.Keys{}) {
+		return errors.New("leaderelection: MemberConfig.Keys is empty; make it with state.NewKeys")
 	}
 	if c.Address == "" {
 		return errors.New("leaderelection: MemberConfig.Address is empty; set the address of this member")
@@ -113,11 +99,7 @@ func NewForMember(cfg MemberConfig) (*LeaderElection, *Participation, error) {
 		return nil, nil, err
 	}
 	cfg = cfg.withDefaults()
-	keys, err := state.NewKeys(cfg.Prefix)
-	if err != nil {
-		return nil, nil, err
-	}
-	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
+	le := &LeaderElection{cfg: cfg, keys: cfg.Keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
 		termDurations: histogram.NewDurations(termBounds...), wake: wait.NewSignal(),
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
 		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback}, !cfg.Observer)}

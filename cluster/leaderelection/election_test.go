@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/lifecycle/termscope"
@@ -22,10 +23,13 @@ import (
 
 func TestConfigIsChecked(t *testing.T) {
 	client, m, k := clientv3.NewCtxClient(context.Background()), &watchcache.Mirror{}, &etcdsession.Keeper{}
-	require.NoError(t, MemberConfig{Client: client, Address: "a", Mirror: m, Keeper: k}.Validate())
-	for _, cfg := range []MemberConfig{{}, {Client: client, Mirror: m, Keeper: k}, {Address: "a", Mirror: m, Keeper: k},
-		{Client: client, Address: "a", Mirror: m}, {Client: client, Address: "a", Keeper: k},
-		{Client: client, Address: "a", Prefix: "x", Mirror: m, Keeper: k}} {
+	whole := etcd.Process{Client: client, Keys: keysOf(t, "/goverse"), Address: "a"}
+	require.NoError(t, MemberConfig{Process: whole, Mirror: m, Keeper: k}.Validate())
+	noClient, noKeys, noAddress := whole, whole, whole
+	noClient.Client, noKeys.Keys, noAddress.Address = nil, state.Keys{}, ""
+	for _, cfg := range []MemberConfig{{}, {Process: noClient, Mirror: m, Keeper: k},
+		{Process: noKeys, Mirror: m, Keeper: k},
+		{Process: noAddress, Mirror: m, Keeper: k}, {Process: whole, Mirror: m}, {Process: whole, Keeper: k}} {
 		_, _, err := NewForMember(cfg)
 		require.Error(t, err)
 	}

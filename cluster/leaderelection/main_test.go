@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/basetest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -35,14 +36,22 @@ func (o *one) Stop(ctx context.Context) error {
 	return err
 }
 
+// keysOf returns the keys under a prefix.
+func keysOf(t *testing.T, prefix string) state.Keys {
+	t.Helper()
+	keys, err := state.NewKeys(prefix)
+	require.NoError(t, err)
+	return keys
+}
+
 // stands returns an election at address that was not started.
 func stands(t *testing.T, client *clientv3.Client, address string, change ...func(*MemberConfig)) *one {
 	t.Helper()
-	cfg := MemberConfig{Client: client, Prefix: "/goverse", Address: address}
+	cfg := MemberConfig{Process: etcd.Process{Client: client, Keys: keysOf(t, "/goverse"), Address: address}}
 	for _, c := range change {
 		c(&cfg)
 	}
-	base := basetest.Start(t, client, cfg.Prefix, 2*time.Second)
+	base := basetest.Start(t, client, cfg.Keys.Prefix(), 2*time.Second)
 	cfg.Mirror, cfg.Keeper = base.Mirror, base.Keeper
 	le, part, err := NewForMember(cfg)
 	require.NoError(t, err)

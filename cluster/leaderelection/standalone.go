@@ -150,9 +150,9 @@ func New(cfg Config) (*LeaderElection, *Runner, error) {
 // assemble makes the parts, none of which runs yet.
 func (r *Runner) assemble(client *clientv3.Client) (err error) {
 	cfg := r.cfg
-	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL,
-		Process: etcd.Process{Client: client, Keys: r.keys, Address: cfg.ID, RequestTimeout: cfg.RequestTimeout,
-			Logger: cfg.Logger},
+	process := etcd.Process{Client: client, Keys: r.keys, Address: cfg.ID, RequestTimeout: cfg.RequestTimeout,
+		Logger: cfg.Logger}
+	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL, Process: process,
 		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true},
 		Explain: func(err error) error {
 			return r.connection.Explain(context.Background(), err, registration.RequiredRights(r.keys))
@@ -160,9 +160,9 @@ func (r *Runner) assemble(client *clientv3.Client) (err error) {
 	if err != nil {
 		return err
 	}
-	r.election, r.participation, err = NewForMember(MemberConfig{Client: client, Prefix: cfg.EtcdPrefix, Address: cfg.ID,
-		Observer: cfg.Observer, RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout,
-		Mirror: r.registration.Mirror, Keeper: r.registration.Keeper, Logger: cfg.Logger.Named("election")})
+	r.election, r.participation, err = NewForMember(MemberConfig{Process: process.Named("election"),
+		Observer: cfg.Observer, WorkTimeout: cfg.WorkTimeout, Mirror: r.registration.Mirror,
+		Keeper: r.registration.Keeper})
 	return err
 }
 

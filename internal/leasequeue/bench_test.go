@@ -25,7 +25,7 @@ func benchQueues(b *testing.B) *Queues {
 	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
 		TTL: time.Minute}, etcdsession.Hooks{})
 	require.NoError(b, err)
-	e, err := New(Config{Client: client, Keeper: keeper}, keys.Locks())
+	e, err := New(Config{Process: etcd.Process{Client: client}, Keeper: keeper}, keys.Locks())
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

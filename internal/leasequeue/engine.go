@@ -33,7 +33,8 @@ func New(cfg Config, counters state.Queues) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("leasequeue: %w", err)
 	}
-	return &Engine{cfg: cfg.withDefaults(), counters: counters, changed: make(chan struct{})}, nil
+	cfg.Process = cfg.Process.WithDefaults()
+	return &Engine{cfg: cfg, counters: counters, changed: make(chan struct{})}, nil
 }
 
 // unlock releases mu and delivers the queued notices.

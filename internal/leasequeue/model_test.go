@@ -54,7 +54,7 @@ func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change .
 	}
 	keeper, err := etcdsession.NewKeeper(cfg, etcdsession.Hooks{})
 	require.NoError(s, err)
-	e, err := New(Config{Client: cfg.Client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
+	e, err := New(Config{Process: etcd.Process{Client: cfg.Client, RequestTimeout: time.Second}, Keeper: keeper}, s.keys)
 	require.NoError(s, err)
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })
 	s.wg.Go(func() { e.Run(s.ctx) })

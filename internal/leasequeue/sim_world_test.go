@@ -158,7 +158,8 @@ func (h *host) start() {
 		Process: etcd.Process{Client: client, Random: chance("session")}}, etcdsession.Hooks{}); err != nil {
 		panic(err)
 	}
-	cfg := Config{Client: client, Keeper: p.keeper, RequestTimeout: simTimeout, Random: chance("queues")}
+	cfg := Config{Process: etcd.Process{Client: client, RequestTimeout: simTimeout, Random: chance("queues")},
+		Keeper: p.keeper}
 	if h.w.view != nil {
 		cfg.View = h.w.view
 	}

@@ -26,7 +26,7 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
 		TTL: time.Minute}, etcdsession.Hooks{})
 	require.NoError(t, err)
-	e, err := New(Config{Client: client, Keeper: keeper}, keys)
+	e, err := New(Config{Process: etcd.Process{Client: client}, Keeper: keeper}, keys)
 	require.NoError(t, err)
 	running, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -47,8 +47,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	if err != nil {
 		return nil, err
 	}
-	c.election, c.part, err = leaderelection.NewForMember(leaderelection.MemberConfig{Client: client, Prefix: prefix,
-		Address: address, Mirror: c.mirror, Keeper: keeper})
+	c.election, c.part, err = leaderelection.NewForMember(leaderelection.MemberConfig{
+		Process: etcd.Process{Client: client, Keys: keys, Address: address}, Mirror: c.mirror, Keeper: keeper})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 		return nil, err
 	}
 	l := &locker{}
-	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper}, keys.Locks())
+	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: client}, Keeper: keeper}, keys.Locks())
 	if err != nil {
 		return nil, err
 	}

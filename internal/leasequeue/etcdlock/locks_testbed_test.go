@@ -160,7 +160,8 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 		TTL: lockTTL}, etcdsession.Hooks{}); err != nil {
 		return err
 	}
-	queues, err := leasequeue.New(leasequeue.Config{Client: n.client, Keeper: n.keeper, RequestTimeout: timeout},
+	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: n.client, RequestTimeout: timeout},
+		Keeper: n.keeper},
 		keys.Locks())
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -75,7 +76,8 @@ func NewEngine(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 
 // NewEngineWithin is NewEngine with a time limit for the requests to etcd.
 func NewEngineWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
-	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
+	return leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: p.Client, RequestTimeout: timeout},
+		Keeper: p.Keeper}, counters)
 }
 
 // KeysWithPrefix returns the keys with this prefix in the order of their creation.

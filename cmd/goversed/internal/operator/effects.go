@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -183,7 +184,8 @@ func (o *Operator) recordOutcome(ctx context.Context, s once.Standing, tookPlace
 	if err != nil {
 		return err
 	}
-	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Effects())
+	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: o.client}, Keeper: keeper},
+		o.keys.Effects())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
@@ -136,7 +137,8 @@ func (o *Operator) observeElection(ctx context.Context, name string,
 	if err != nil {
 		return err
 	}
-	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Elections())
+	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: o.client}, Keeper: keeper},
+		o.keys.Elections())
 	if err != nil {
 		return err
 	}

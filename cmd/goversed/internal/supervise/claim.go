@@ -78,8 +78,8 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: c.keeper, RequestTimeout: requestTimeout,
-		Logger: demoteInfoLogger{cfg.Logger}}, root)
+	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: client, RequestTimeout: requestTimeout,
+		Logger: demoteInfoLogger{cfg.Logger}}, Keeper: c.keeper}, root)
 	if err != nil {
 		return nil, err
 	}
