@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/bench/internal/callproc"
+	"github.com/goverse/goverse/bench/internal/electproc"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/bench/internal/report"
@@ -43,7 +44,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		exit(etcdproc.Serve())
 	}
-	for _, serve := range []func([]string) (bool, error){reexec.Serve, callproc.Serve} {
+	for _, serve := range []func([]string) (bool, error){reexec.Serve, callproc.Serve, electproc.Serve} {
 		if asked, err := serve(os.Args[1:]); asked {
 			exit(err)
 		}

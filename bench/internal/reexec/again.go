@@ -19,30 +19,28 @@ import (
 	"strings"
 )
 
-// These first arguments select another role of the binary; see [Serve].
-const (
-	// CampaignArg, followed by an etcd endpoint, an election's prefix and a TTL in seconds, makes the process a
-	// candidate of concurrency.Election. Start returns when it leads.
-	CampaignArg = "campaign"
-	// SpinArg makes the process keep one thread busy.
-	SpinArg = "spin"
-)
+// SpinArg, as the only argument, makes the process keep one thread busy; see [Serve].
+const SpinArg = "spin"
 
 const ready = "ready: "
 
 // Serve runs a role of this package. It reports whether args, without the program's name, name one; if so, it
 // serves until standard input closes and returns the error.
 func Serve(args []string) (asked bool, err error) {
-	var serve func(context.Context) error
-	switch {
-	case len(args) == 4 && args[0] == CampaignArg:
-		serve = func(ctx context.Context) error { return campaign(ctx, args[1], args[2], args[3]) }
-	case len(args) == 1 && args[0] == SpinArg:
-		serve = spin
-	default:
+	if len(args) != 1 || args[0] != SpinArg {
 		return false, nil
 	}
-	return true, serve(UntilParentEnds())
+	spin(UntilParentEnds())
+	return true, nil
+}
+
+// spin keeps a thread busy until ctx ends.
+func spin(ctx context.Context) {
+	Ready("")
+	for ctx.Err() == nil {
+		for range 1 << 20 {
+		}
+	}
 }
 
 // UntilParentEnds returns a context for the started process. It ends when the parent ends or calls Stop.
@@ -55,16 +53,18 @@ func UntilParentEnds() context.Context {
 	return ctx
 }
 
-// Ready is called in the started process. It makes Start return a Process with the given Said.
+// Ready is called in the started process. The first call makes Start return a Process with the given Said; Await
+// returns each later one.
 func Ready(said string) { fmt.Println(ready + said) }
 
 // Process is a started copy of this binary.
 type Process struct {
-	// Said is the argument of the process's call of Ready.
+	// Said is the argument of the process's first call of Ready.
 	Said string
 
-	cmd   *exec.Cmd
-	stdin io.Closer
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stdout *bufio.Reader
 }
 
 // Start starts the binary with args and returns once the process calls Ready. End it with Stop or Kill.
@@ -86,14 +86,25 @@ func Start(args ...string) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", args[0], err)
 	}
-	p := &Process{cmd: cmd, stdin: stdin}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	said, isReady := strings.CutPrefix(strings.TrimSuffix(line, "\n"), ready)
-	if !isReady {
+	p := &Process{cmd: cmd, stdin: stdin, stdout: bufio.NewReader(stdout)}
+	if p.Said, err = p.Await(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s did not begin; its error is above", args[0]), err, p.Stop())
 	}
-	p.Said = said
 	return p, nil
+}
+
+// Await waits for the process's next call of Ready and returns its argument. At the process's end it returns io.EOF. It
+// is for one goroutine at a time, which must have seen the end before Stop is called.
+func (p *Process) Await() (string, error) {
+	line, err := p.stdout.ReadString('\n')
+	said, isReady := strings.CutPrefix(strings.TrimSuffix(line, "\n"), ready)
+	switch {
+	case err != nil:
+		return "", err
+	case !isReady:
+		return "", fmt.Errorf("the process wrote %q", line)
+	}
+	return said, nil
 }
 
 // Stop ends the process and waits for it.
@@ -104,7 +115,10 @@ func (p *Process) Stop() error {
 
 // Kill sends SIGKILL and returns at once. Call Stop to wait for the process; it then returns an error, because
 // the process was killed.
-func (p *Process) Kill() error { return p.cmd.Process.Kill() }
+func (p *Process) Kill() error { return p.Signal(os.Kill) }
+
+// Signal sends a signal and returns at once.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/goverse/goverse/bench/internal/electproc"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
@@ -27,10 +28,11 @@ func crash(ctx context.Context, env Env, r *report.Result) error {
 	busyFor, peerTTL := time.Duration(env.pick(600, 6))*time.Second, time.Duration(env.pick(10, 2))*time.Second
 	return withEtcd(func(p *etcdproc.Process) error {
 		env.Log("T3: %d leaders of concurrency.Election are killed, TTL %v", pairs, peerTTL)
-		peer, err := killPeers(ctx, p, pairs, peerTTL)
+		peers, err := killLeaders(ctx, p, []electproc.Program{electproc.Recipe}, pairs, peerTTL)
 		if err != nil {
 			return err
 		}
+		peer := peers[0]
 		c := &crashes{name: "T3", env: env}
 		idle, busy := newKillings("goverse"), newKillings("goverse, cores busy")
 		if err := c.with(ctx, g, p, func() error {
@@ -75,8 +77,8 @@ func crash(ctx context.Context, env Env, r *report.Result) error {
 			"a kill every %v.",
 			busy.spinners, spinnersPerCore, busyGap)
 		r.Note("Beside it: %d leaders of `concurrency.Election` on `concurrency.Session`s with TTL %v, each in a process "+
-			"of its own that gets "+
-			"SIGKILL at a random instant of the renewal cycle, until the next one's `Campaign` returned.", pairs, peerTTL)
+			"of its own that gets SIGKILL at a random instant of the renewal cycle, until the work of the next one began.",
+			pairs, peerTTL)
 		return nil
 	})
 }

@@ -52,6 +52,7 @@ func All() []Benchmark {
 		{"T1", "asking whether one leads", isLeader},
 		{"T2", "graceful handover", handover},
 		{"T3", "SIGKILL of the leader's process", crash},
+		{"elections", "one program with several libraries for leader election", compareElections},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T5", "many nodes", scale},
 		{"T6", "an uncontended lock", uncontended},

@@ -1,0 +1,94 @@
+package electproc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/goverse/goverse/cluster/elector"
+)
+
+// etcdLock is a lock of client-go that keeps its record as cluster/elector does. Like client-go's own LeaseLock it
+// compares the version of the record that it has read or written last. One elector uses it.
+type etcdLock struct {
+	store   elector.LeaseStore
+	id      string
+	version string
+}
+
+func newEtcdLock(client *clientv3.Client, prefix, id string) (*etcdLock, error) {
+	store, err := elector.NewEtcd(elector.EtcdConfig{Client: client, Prefix: prefix, Name: "job"})
+	return &etcdLock{store: store, id: id}, err
+}
+
+// Get implements resourcelock.Interface.
+func (l *etcdLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	lease, err := l.store.GetLease(ctx)
+	if err != nil {
+		return nil, nil, statusOf(err)
+	}
+	l.version = lease.Version
+	return &resourcelock.LeaderElectionRecord{
+		HolderIdentity:       lease.HolderIdentity,
+		LeaseDurationSeconds: int(lease.LeaseDuration / time.Second),
+		AcquireTime:          metav1.Time{Time: lease.AcquireTime},
+		RenewTime:            metav1.Time{Time: lease.RenewTime},
+		LeaderTransitions:    int(lease.LeaderTransitions),
+	}, []byte(lease.Version), nil
+}
+
+// Create implements resourcelock.Interface.
+func (l *etcdLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.keep(l.store.CreateLease(ctx, l.leaseOf(r)))
+}
+
+// Update implements resourcelock.Interface.
+func (l *etcdLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.keep(l.store.UpdateLease(ctx, l.leaseOf(r)))
+}
+
+func (l *etcdLock) leaseOf(r resourcelock.LeaderElectionRecord) elector.Lease {
+	return elector.Lease{HolderIdentity: r.HolderIdentity, HolderInstance: r.HolderIdentity,
+		LeaseDuration: time.Duration(r.LeaseDurationSeconds) * time.Second, AcquireTime: r.AcquireTime.Time,
+		RenewTime: r.RenewTime.Time, LeaderTransitions: int64(r.LeaderTransitions), Version: l.version}
+}
+
+func (l *etcdLock) keep(written elector.Lease, err error) error {
+	if err == nil {
+		l.version = written.Version
+	}
+	return statusOf(err)
+}
+
+// RecordEvent implements resourcelock.Interface.
+func (l *etcdLock) RecordEvent(string) {}
+
+// Identity implements resourcelock.Interface.
+func (l *etcdLock) Identity() string { return l.id }
+
+// Describe implements resourcelock.Interface.
+func (l *etcdLock) Describe() string { return "job" }
+
+// statusOf returns the error by which client-go recognizes err.
+func statusOf(err error) error {
+	lease := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	switch {
+	case errors.Is(err, elector.ErrNotFound):
+		return apierrors.NewNotFound(lease, "job")
+	case errors.Is(err, elector.ErrExists):
+		return apierrors.NewAlreadyExists(lease, "job")
+	case errors.Is(err, elector.ErrConflict):
+		return apierrors.NewConflict(lease, "job", err)
+	}
+	return err
+}
+
+// silenceKlog discards what client-go logs.
+func silenceKlog() { klog.SetLogger(klog.Logger{}) }

@@ -1,0 +1,129 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverse/goverse/bench/internal/electproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
+)
+
+// electorate is the running copies of one program, one of which leads.
+type electorate struct {
+	program          electproc.Program
+	endpoint, prefix string
+	ttl              time.Duration
+	copies           []*elected
+	leader           *elected
+	started          int
+	leads            chan leading
+}
+
+// elected is a process with a copy.
+type elected struct {
+	*reexec.Process
+	followed sync.WaitGroup // done at the end of what it says
+}
+
+type leading struct {
+	by *elected
+	at time.Time
+}
+
+// newElectorate starts n copies and waits until one leads. The caller must close it, also after an error.
+func newElectorate(ctx context.Context, p electproc.Program, endpoint, prefix string, ttl time.Duration,
+	n int) (*electorate, error) {
+	e := &electorate{program: p, endpoint: endpoint, prefix: prefix, ttl: ttl, leads: make(chan leading, 2*n)}
+	for range n {
+		if err := e.join(); err != nil {
+			return e, err
+		}
+	}
+	var err error
+	e.leader, _, err = e.next(ctx)
+	return e, err
+}
+
+// join starts a copy and returns when it is about to wait to lead.
+func (e *electorate) join() error {
+	e.started++
+	p, err := reexec.Start(electproc.Arg, e.program.Name, e.endpoint, e.prefix,
+		fmt.Sprintf("copy-%d", e.started), e.ttl.String())
+	if err != nil {
+		return err
+	}
+	c := &elected{Process: p}
+	e.copies = append(e.copies, c)
+	c.followed.Go(func() {
+		for {
+			said, err := p.Await()
+			if err != nil {
+				return
+			}
+			if said == electproc.Leads {
+				select {
+				case e.leads <- leading{c, time.Now()}:
+				default: // the channel is full of changes of the leader, which replace reports
+				}
+			}
+		}
+	})
+	return nil
+}
+
+// next waits until a copy leads that has not led before.
+func (e *electorate) next(ctx context.Context) (*elected, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*e.ttl+settling)
+	defer cancel()
+	select {
+	case l := <-e.leads:
+		if l.by == e.leader {
+			return nil, l.at, fmt.Errorf("%s: the leader leads again, and no other took its place", e.program.Name)
+		}
+		return l.by, l.at, nil
+	case <-ctx.Done():
+		return nil, time.Time{}, fmt.Errorf("%s: wait for the next leader: %w", e.program.Name, ctx.Err())
+	}
+}
+
+// replace ends the leader with a signal, and returns the time from then until the work of the next one began.
+func (e *electorate) replace(ctx context.Context, signal os.Signal) (time.Duration, error) {
+	if len(e.leads) > 0 {
+		return 0, fmt.Errorf("%s: the leader changed without a signal", e.program.Name)
+	}
+	old := e.leader
+	started := time.Now()
+	if err := old.Signal(signal); err != nil {
+		return 0, err
+	}
+	next, at, err := e.next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	e.leader = next
+	e.copies = slices.DeleteFunc(e.copies, func(c *elected) bool { return c == old })
+	old.followed.Wait()
+	if err := old.Stop(); err != nil && signal == syscall.SIGTERM {
+		return 0, fmt.Errorf("%s: a copy that was told to stop: %w", e.program.Name, err)
+	}
+	return at.Sub(started), nil
+}
+
+// close kills all copies. Their keys stay in etcd, which ends next.
+func (e *electorate) close() error {
+	var errs []error
+	for _, c := range e.copies {
+		errs = append(errs, c.Kill())
+	}
+	for _, c := range e.copies {
+		c.followed.Wait()
+		_ = c.Stop() // reports only that it was killed
+	}
+	return errors.Join(errs...)
+}
