@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
@@ -59,6 +60,33 @@ func TestStopWhileEtcdIsAway(t *testing.T) {
 	require.ErrorAs(t, err, &cut)
 	require.EqualError(t, err, "etcd at "+where+" did not answer: this node's keys stay there until its lease ends (10s)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// Functions that ignore the end of their terms' contexts are reported.
+func TestStopWhileWorkGoesOn(t *testing.T) {
+	t.Parallel()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcdtest.Start(t).Endpoint(), LeaderElectionTTL: 2,
+		WorkTimeout: 50 * time.Millisecond}, n)
+	require.NoError(t, err)
+	ctx := etcdtest.Context(t)
+	require.NoError(t, c.Start(ctx))
+	named, err := c.Elections().Stand("job")
+	require.NoError(t, err)
+	inside, goOn, returned := make(chan struct{}), make(chan struct{}), make(chan error)
+	work := func(context.Context, leaderelection.Term) error { inside <- struct{}{}; <-goOn; return nil }
+	go func() { returned <- c.Lead(ctx, work) }()
+	go func() { returned <- named.Lead(ctx, work) }()
+	<-inside
+	<-inside
+	err = c.Stop(ctx)
+	require.ErrorIs(t, err, leaderelection.ErrWorkRuns)
+	require.ErrorContains(t, err, "leave the election")
+	require.ErrorContains(t, err, "end the work of named elections")
+	close(goOn)
+	require.NoError(t, <-returned)
+	require.NoError(t, <-returned)
 }
 
 // The deletion of this node's candidate key gets no answer, as while etcd elects a leader. The end of the session

@@ -44,6 +44,9 @@ var (
 	ErrFallback = lifecycle.ErrFallback
 	// ErrNotMoved is returned when leadership did not reach the requested node in time.
 	ErrNotMoved = lifecycle.ErrNotMoved
+	// ErrWorkRuns is returned by a stop when functions in Lead or AsLeader have not returned within WorkTimeout after the
+	// end of their context.
+	ErrWorkRuns = lifecycle.ErrWorkRuns
 )
 
 // Reason is the reason for the end of a term.

@@ -77,10 +77,15 @@ func (p *Participation) Withdraw(ctx context.Context) error {
 		return le.sessionRun == nil ||
 			le.candidacy.NothingLeft(le.mirror.Snapshot())
 	})
-	if ctx.Err() == nil {
+	if ctx.Err() != nil {
+		return err
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.lastTerm == nil {
 		return nil
 	}
-	return err
+	return le.lastTerm.scope.OverdueError()
 }
 
 // Close ends this member's term and candidacy, stops observing, and waits for all goroutines. It makes no request:

@@ -219,8 +219,9 @@ func (r *Runner) join(ctx context.Context) error {
 // Stop hands the leadership over, if this process leads, and leaves: it ends the term and waits for its work (at most
 // WorkTimeout), leaves the queue, revokes the session, so that nothing of the process is left in etcd, and waits for
 // every goroutine. If ctx ends first, Stop revokes the session at once and returns ctx's cause. If etcd does not
-// answer, the error is etcd's, and the keys stay until the TTL has passed. A Start that has not returned ends with
-// ErrStopped. A later Stop waits for the first one and returns its result.
+// answer, the error is etcd's, and the keys stay until the TTL has passed. The error matches ErrWorkRuns if functions
+// in Lead go on after WorkTimeout. A Start that has not returned ends with ErrStopped. A later Stop waits for the
+// first one and returns its result.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	if r.stopped != nil {

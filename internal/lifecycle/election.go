@@ -12,5 +12,7 @@ var (
 	ErrPreferred    = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
 	ErrFallback     = errors.New("the cluster is in fallback, where the smallest address leads; " +
 		"repair the election first: goversed status shows why it fails")
+	ErrWorkRuns = errors.New("functions that run as leader go on, although their context ended WorkTimeout ago; have " +
+		"them return when it ends")
 	ErrNotMoved = errors.New("the leadership was not handed over in time")
 )

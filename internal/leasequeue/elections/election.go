@@ -29,7 +29,6 @@ type Election struct {
 
 	candidate     candidate.Candidate
 	place         *queuePlace // nil means none; written by reconcile
-	endedTerm     *Term       // ended term with functions that are waited for
 	wanted        bool        // requested since Close was called
 	observers     int         // calls of Observe minus calls of Unobserve
 	standErr      error       // reason why the node cannot stand
@@ -44,6 +43,7 @@ type Election struct {
 // queuePlace identifies one stay in the queue, from the moment it is planned.
 type queuePlace struct {
 	entry *leasequeue.Entry // nil: not entered yet, or there was no session
+	term  *Term             // nil unless this node leads or led by the entry
 }
 
 // Name returns the name of the election.
@@ -95,20 +95,19 @@ func (e *Election) reconcile() {
 	view := e.currentView()
 	e.elections.mu.Lock()
 	place := e.place
-	t := e.term.Load()
-	if t == nil {
-		t = e.endedTerm
+	var t *Term
+	if place != nil {
+		t = place.term
 	}
 	view.WorkRunning = t != nil && t.scope.Busy()
 	var o candidate.Orders
 	e.candidate, o = e.candidate.Decide(view)
 	if o.EndReason != nil {
 		e.term.Store(nil) // the flag goes down first
-		e.endedTerm = t
 		t.scope.End(e.termOverError(t.token, o.EndReason))
 	}
 	if o.ReleaseEntry || o.DropEntry {
-		e.place, e.endedTerm = nil, nil
+		e.place = nil
 	}
 	if o.EnterQueue {
 		e.place = &queuePlace{}
@@ -127,7 +126,7 @@ func (e *Election) reconcile() {
 		e.scheduleRetry(o.Refused, said)
 	}
 	if o.BeginTerm {
-		e.beginTerm(place.entry)
+		e.beginTerm(place)
 	}
 	var entered *leasequeue.Entry
 	if o.EnterQueue {
@@ -191,8 +190,8 @@ func (e *Election) scheduleRetry(err error, said bool) {
 }
 
 // beginTerm starts a term on a granted entry.
-func (e *Election) beginTerm(place *leasequeue.Entry) {
-	grant, _ := place.Outcome()
+func (e *Election) beginTerm(place *queuePlace) {
+	grant, _ := place.entry.Outcome()
 	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
 	t.scope = termscope.New(termscope.Owner{Lock: &e.elections.mu, WorkTimeout: e.elections.cfg.WorkTimeout,
 		OnIdle: func() { e.elections.markDirty(e) },
@@ -202,6 +201,9 @@ func (e *Election) beginTerm(place *leasequeue.Entry) {
 		},
 		OverError: func(why error) error { return e.termOverError(t.token, why) },
 	}, grant.Context(), grant.Period().Context())
+	e.elections.mu.Lock()
+	place.term = t
+	e.elections.mu.Unlock()
 	e.term.Store(t)
 	e.elections.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }

@@ -240,13 +240,17 @@ func (es *Elections) stopAccepting() []*Election {
 }
 
 // Close withdraws this node from all elections, each after the functions in its term have returned, and accepts
-// no further candidacies. It blocks until that is done. If ctx ends first, it returns ctx's cause.
+// no further candidacies. It blocks until that is done. If ctx ends first, it returns ctx's cause. The error matches
+// leaderelection.ErrWorkRuns if functions go on after WorkTimeout.
 func (es *Elections) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	all := es.stopAccepting()
 	errs := make([]error, len(all))
 	for i, e := range all {
-		wg.Go(func() { errs[i] = e.withdrawAndWait(ctx, lifecycle.ErrStopped) })
+		wg.Go(func() {
+			place := e.endCandidacy(lifecycle.ErrStopped)
+			errs[i] = errors.Join(e.awaitRelease(ctx, place), e.overdueError(place))
+		})
 	}
 	wg.Wait()
 	es.wg.Wait() // their context has ended

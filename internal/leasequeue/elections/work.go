@@ -31,9 +31,22 @@ func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t 
 func (e *Election) abandonWork() {
 	e.elections.mu.Lock()
 	defer e.elections.mu.Unlock()
-	if e.endedTerm != nil {
-		e.endedTerm.scope.Abandon()
+	if e.place != nil && e.place.term != nil {
+		e.place.term.scope.Abandon()
 	}
+}
+
+// overdueError returns an error if functions of the term at that place go on, although WorkTimeout has passed.
+func (e *Election) overdueError(place *queuePlace) error {
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
+	if place == nil || place.term == nil {
+		return nil
+	}
+	if err := place.term.scope.OverdueError(); err != nil {
+		return fmt.Errorf("election %q: %w", e.name, err)
+	}
+	return nil
 }
 
 // joinTerm counts the caller as work of the present term. The term is nil if this node does not lead.

@@ -16,6 +16,7 @@ package termscope
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +85,15 @@ func (s *Scope) Enter() bool {
 
 // Busy reports whether functions of the term run and are waited for. The caller holds Owner.Lock.
 func (s *Scope) Busy() bool { return s.running > 0 && !s.idle }
+
+// OverdueError returns an error that matches lifecycle.ErrWorkRuns if functions run that are not waited for any longer.
+// The caller holds Owner.Lock.
+func (s *Scope) OverdueError() error {
+	if !s.idle || s.running == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w (functions: %d, WorkTimeout: %v)", lifecycle.ErrWorkRuns, s.running, s.owner.WorkTimeout)
+}
 
 // End ends the term for the given reason: no function can begin any more, and Context ends. Running functions are
 // waited for. Further calls do nothing. The caller holds Owner.Lock.
