@@ -117,8 +117,8 @@ func (d *Detector) Start() {
 	}
 }
 
-// Stop says goodbye to the watched members, unless ctx has ended, and returns when all goroutines of the
-// detector have ended.
+// Stop says goodbye to the watched members and erases the marks of silent ones, unless ctx has ended, and returns when
+// all goroutines of the detector have ended.
 func (d *Detector) Stop(ctx context.Context) {
 	brief, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()

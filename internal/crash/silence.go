@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/state"
@@ -54,7 +56,7 @@ func (p *heartbeatTracker) silentFor(now time.Time) time.Duration {
 }
 
 // silenceLoop regularly checks which watched members do not answer, and marks them in etcd, where every
-// node can show it. A mark has no further effect.
+// node can show it. A mark has no further effect. When the detector stops, the loop erases the marks.
 func (d *Detector) silenceLoop() {
 	ticker := time.NewTicker(heartbeat.CheckEvery)
 	defer ticker.Stop()
@@ -64,6 +66,8 @@ func (d *Detector) silenceLoop() {
 		select {
 		case <-ticker.C:
 		case <-d.ctx.Done():
+			<-idle
+			d.eraseMarks()
 			return
 		}
 		silent := d.silentMembers(time.Now())
@@ -113,9 +117,7 @@ func (d *Detector) writeMarks(s *state.Snapshot) {
 	newest := int64(0)
 	var failed error
 	commit := func(t txn.Txn) {
-		ctx, cancel := context.WithTimeout(d.ctx, requestTimeout)
-		defer cancel()
-		resp, err := txn.Commit(ctx, d.cfg.Client, t)
+		resp, err := d.commitMark(d.ctx, t)
 		if err != nil {
 			failed = err
 			return
@@ -138,4 +140,22 @@ func (d *Detector) writeMarks(s *state.Snapshot) {
 	defer cancel()
 	// After a timeout the marks are written again.
 	_, _ = d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= newest })
+}
+
+// eraseMarks erases all marks of this member that it sees, while goodbyes may be said. Those that remain go with its
+// session.
+func (d *Detector) eraseMarks() {
+	s := d.cfg.Mirror.Snapshot()
+	if s == nil {
+		return
+	}
+	for _, x := range suspicion.MarkChangesOf(s, d.cfg.InstanceID, nil).Erase {
+		_, _ = d.commitMark(d.goodbyeCtx, txn.DeleteSilence(s.Keys, x))
+	}
+}
+
+func (d *Detector) commitMark(ctx context.Context, t txn.Txn) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return txn.Commit(ctx, d.cfg.Client, t)
 }
