@@ -20,11 +20,13 @@ var fixed = map[string][]string{
 	"README.md": nil,
 	"cluster": {"NewClusterWithNode", "GetLeaderNode", "GetConsensusManager", "IsLeader", "LeaderElectionTTL",
 		"EtcdAddress", "EtcdPrefix"},
-	"cluster/leaderelection":   {"type LeaderElection", "IsLeader"},
-	"cluster/consensusmanager": {"type ConsensusManager", "IsLeader"},
-	"node":                     nil,
-	"cmd/goversed":             {"main"},
-	"integration":              nil,
+	"cluster/leaderelection": {"type LeaderElection", "IsLeader"},
+	"cluster/consensusmanager": {"type ConsensusManager", "GetLeaderNode", "IsLeader", "Leader", "Term", "Mode",
+		"WatchLeader", "WaitForLeader", "type Member", "Members", "Member", "WatchMembers", "Owner", "OwnerOf", "WatchOwner",
+		"WatchOwnerOf", "type Runner"},
+	"node":         nil,
+	"cmd/goversed": {"main"},
+	"integration":  nil,
 }
 
 // Programs and scripts of users rely on these places and names, which do not move before or after v1.

@@ -15,7 +15,7 @@ func (c *Cluster) SignalChanges(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	out := wait.NewSignal()
-	started := p.goTracked(func(rest context.Context) {
+	started := p.tracked.Go(func(rest context.Context) {
 		defer close(out)
 		state := p.Mirror.Subscribe(nil)
 		defer state.Close()

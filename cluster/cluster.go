@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
@@ -27,6 +28,7 @@ import (
 	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/node"
 )
 
@@ -68,7 +70,7 @@ type Cluster struct {
 
 	services []hosted.Service // guarded by mu before Start, constant afterwards
 
-	consensus   ConsensusManager
+	consensus   *ConsensusManager
 	shards      Shards
 	elections   Elections
 	early       earlyCandidacies
@@ -104,49 +106,11 @@ type nodeParts struct {
 	objects        *objectParts
 	events         *eventlog.Log
 
-	trackedCtx  context.Context         // ends when the parts built on the member must stop; its cause is ErrStopped
-	stopTracked context.CancelCauseFunc // ends trackedCtx
-	tracked     sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool // set once nothing more may join tracked
+	tracked *wait.Group // of the parts built on the member; ends with ErrStopped
 
 	leaders   leaderTimes
 	sightings sightings
 	silences  silenceReports
-}
-
-// goTracked runs f in a goroutine that closeTracked waits for. f must return when its context ends. goTracked reports
-// false, and does not run f, once closeTracked was called.
-func (p *nodeParts) goTracked(f func(ctx context.Context)) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.tracked.Go(func() { f(p.trackedCtx) })
-	return true
-}
-
-// joinTracked makes closeTracked wait for the caller until it calls left. The caller must do so soon after trackedCtx
-// has ended. ok is false once closeTracked was called.
-func (p *nodeParts) joinTracked() (left func(), ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, false
-	}
-	p.tracked.Add(1)
-	return p.tracked.Done, true
-}
-
-// closeTracked ends trackedCtx, and waits for everything that joined tracked.
-func (p *nodeParts) closeTracked() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.stopTracked(ErrStopped)
-	p.tracked.Wait()
 }
 
 // NewClusterWithNode checks the configuration and returns a cluster for the node. The node must not be started,
@@ -166,7 +130,14 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
 	c := &Cluster{cfg: cfg, keys: keys, node: (*peer.Node)(n), log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
-	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
+	c.shards, c.elections = Shards{c}, Elections{c}
+	c.consensus = consensusmanager.New(func() (*consensusmanager.Runner, error) {
+		p, err := c.runningParts()
+		if err != nil {
+			return nil, err
+		}
+		return p.Consensus, nil
+	})
 	c.locks, c.effects, c.checkpoints, c.objects = Locks{c}, Effects{c}, Checkpoints{c}, hosted.NewHandle(objectCalls{c})
 	c.events = Events{c}
 	c.access = func() *member.Member {
@@ -196,7 +167,8 @@ func (c *Cluster) newRecord() state.Record {
 
 // newParts creates the parts and starts none of them. Of ctx, which is Start's, only values are used.
 func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeParts, error) {
-	p := &nodeParts{client: client, objects: &objectParts{services: host.NewServices(c.services)}}
+	p := &nodeParts{client: client, objects: &objectParts{services: host.NewServices(c.services)},
+		tracked: wait.NewGroup()}
 	nodes := watchDialer{node: c.node, opts: c.cfg.DialOptions}
 	process := etcd.Process{Client: client, Keys: c.keys, Address: c.node.AdvertiseAddress(),
 		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log}

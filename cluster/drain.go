@@ -63,13 +63,13 @@ func (c *Cluster) setDraining(ctx context.Context, address string, undo bool) (D
 	if err != nil {
 		return Drained{}, err
 	}
-	left, ok := p.joinTracked() // makes a stop leave time to withdraw the request
+	left, ok := p.tracked.Join() // makes a stop leave time to withdraw the request
 	if !ok {
 		return Drained{}, ErrStopped
 	}
 	defer left()
-	// once trackedCtx has ended the mirror is not updated and no session opens
-	ctx, stop := wait.MergeContexts(ctx, p.trackedCtx)
+	// once the group has ended the mirror is not updated and no session opens
+	ctx, stop := wait.MergeContexts(ctx, p.tracked.Context())
 	defer stop()
 	if _, err := p.Keeper.Wait(ctx, nil); err != nil { // without a session etcd is not answering
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)

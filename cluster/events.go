@@ -93,7 +93,7 @@ func (e *Events) ForEach(ctx context.Context, seq int64, fn func(event.Event) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := wait.MergeContexts(ctx, p.trackedCtx)
+	ctx, cancel := wait.MergeContexts(ctx, p.tracked.Context())
 	defer cancel()
 	for ctx.Err() == nil {
 		// A watch is silent if its etcd was replaced, or if a proxy has lost it. The mirror detects both.
@@ -109,7 +109,7 @@ func (e *Events) ForEach(ctx context.Context, seq int64, fn func(event.Event) er
 			return err
 		}
 	}
-	if p.trackedCtx.Err() != nil {
+	if p.tracked.Context().Err() != nil {
 		return ErrStopped
 	}
 	return nil

@@ -207,66 +207,6 @@ func TestGuards(t *testing.T) {
 	require.Equal(t, leaderelection.ReasonResigned, leaderelection.ReasonOf(context.Cause(own.Context())))
 }
 
-// Members, and the owner of a key, are delivered at once and after each change. A slow receiver skips
-// intermediate values, but never misses the newest.
-func TestWatches(t *testing.T) {
-	t.Parallel()
-	ctx := etcdtest.Context(t)
-	c := clustertest.New(t, 1, few(8))
-	n := c.Node(0).Cluster()
-	watching, cancel := context.WithCancel(ctx)
-	members, err := n.WatchMembers(watching)
-	require.NoError(t, err)
-	await := func(addresses ...string) {
-		t.Helper()
-		for now := range members {
-			var got []string
-			for _, m := range now {
-				got = append(got, m.Address)
-			}
-			if len(got) == len(addresses) {
-				require.ElementsMatch(t, addresses, got)
-				return
-			}
-		}
-		t.Fatal("the channel was closed")
-	}
-	await(c.Node(0).Address())
-	second := c.AddNode()
-	await(c.Node(0).Address(), second.Address())
-	third := c.AddNode()
-	third.Stop()
-	c.Eventually(func() bool { return len(n.Members()) == 2 }, "it has left")
-	second.Stop() // without receivers
-	c.Eventually(func() bool { return len(n.Members()) == 1 }, "it has left")
-	await(c.Node(0).Address())
-
-	cancel()
-	for range members { // closes
-	}
-	owner, err := n.Shards().WatchOwner(ctx, "a")
-	require.NoError(t, err)
-	for o := range owner {
-		if o.Address == c.Node(0).Address() {
-			require.Positive(t, o.Epoch)
-			break
-		}
-	}
-	leaders, err := n.WatchLeader(ctx)
-	require.NoError(t, err)
-	again, err := n.WatchMembers(ctx)
-	require.NoError(t, err)
-	c.Node(0).Stop()
-	for range owner { // the node stops, so all of them close
-	}
-	for range leaders {
-	}
-	for range again {
-	}
-	_, err = n.WatchMembers(ctx)
-	require.ErrorIs(t, err, cluster.ErrStopped)
-}
-
 // WaitForSession returns as soon as the session is valid; a new session follows after it was lost.
 func TestWaitForSession(t *testing.T) {
 	t.Parallel()

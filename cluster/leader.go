@@ -3,57 +3,35 @@ package cluster
 import (
 	"context"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // GetLeaderNode returns the leader's advertise address. It returns "" if there is no leader, while this node is
 // cut off from etcd, before Start has returned and after Stop. It does not block.
-func (c *Cluster) GetLeaderNode() string { return c.Leader().Address }
+func (c *Cluster) GetLeaderNode() string { return c.consensus.GetLeaderNode() }
 
 // IsLeader reports whether this node leads at this instant. It takes no lock, allocates nothing and does not use
 // the network. It is false before Start has returned and after Stop.
-func (c *Cluster) IsLeader() bool {
-	p := c.parts.Load()
-	return p != nil && p.Consensus.Election().IsLeader()
-}
+func (c *Cluster) IsLeader() bool { return c.consensus.IsLeader() }
 
 // Leader returns the current leader. It returns the zero Leader if there is none, while this node is cut off from
 // etcd, before Start has returned and after Stop. It does not block.
-func (c *Cluster) Leader() leaderelection.Leader {
-	p := c.parts.Load()
-	if p == nil {
-		return leaderelection.Leader{}
-	}
-	return p.Consensus.Election().Leader()
-}
+func (c *Cluster) Leader() leaderelection.Leader { return c.consensus.Leader() }
 
 // Term returns this node's current term. It returns false if this node does not lead at this instant.
-func (c *Cluster) Term() (leaderelection.Term, bool) {
-	p := c.parts.Load()
-	if p == nil {
-		return nil, false
-	}
-	return p.Consensus.Election().Term()
-}
+func (c *Cluster) Term() (leaderelection.Term, bool) { return c.consensus.Term() }
 
 // WatchLeader returns a channel that delivers the current leader, then every change; the zero Leader means that
 // there is none. A slow receiver skips intermediate values and always gets the newest. The channel closes when
 // ctx ends or the node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchLeader(ctx context.Context) (<-chan leaderelection.Leader, error) {
-	p, err := c.runningParts()
-	if err != nil {
-		return nil, err
-	}
-	return p.Consensus.Election().Watch(ctx)
+	return c.consensus.WatchLeader(ctx)
 }
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) WaitForLeader(ctx context.Context) (leaderelection.Leader, error) {
-	p, err := c.runningParts()
-	if err != nil {
-		return leaderelection.Leader{}, err
-	}
-	return p.Consensus.Election().WaitForLeader(ctx)
+	return c.consensus.WaitForLeader(ctx)
 }
 
 // Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
@@ -138,29 +116,9 @@ func (c *Cluster) RequestResign(ctx context.Context) error {
 	return p.Consensus.Election().RequestResign(ctx)
 }
 
-// ConsensusManager is this node's view of what the cluster agrees on. All methods are safe for concurrent use and
-// none blocks. Before Start has returned and after Stop there is no leader.
-type ConsensusManager struct{ c *Cluster }
+// ConsensusManager is this node's view of what the cluster agrees on; see package consensusmanager.
+type ConsensusManager = consensusmanager.ConsensusManager
 
-// GetConsensusManager returns this node's view of what the cluster agrees on. It is never nil.
-func (c *Cluster) GetConsensusManager() *ConsensusManager { return &c.consensus }
-
-// GetLeaderNode returns the leader's advertise address; see [Cluster.GetLeaderNode].
-func (m *ConsensusManager) GetLeaderNode() string { return m.c.GetLeaderNode() }
-
-// IsLeader reports whether this node leads at this instant, without lock, allocation or network; see
-// [Cluster.IsLeader].
-func (m *ConsensusManager) IsLeader() bool { return m.c.IsLeader() }
-
-// Leader returns the current leader; see [Cluster.Leader].
-func (m *ConsensusManager) Leader() leaderelection.Leader { return m.c.Leader() }
-
-// Mode returns the rule that currently decides leadership. It is fallback if an acting leader leads, or if there
-// is no leader, this node's election failed and it takes part in fallback.
-func (m *ConsensusManager) Mode() leaderelection.Mode {
-	p := m.c.parts.Load()
-	if p == nil {
-		return leaderelection.ModeElection
-	}
-	return p.Consensus.Mode()
-}
+// GetConsensusManager returns this node's view of what the cluster agrees on: the leader, the members and the owners of
+// the shards. It is never nil. Before Start has returned and after Stop there is no leader.
+func (c *Cluster) GetConsensusManager() *ConsensusManager { return c.consensus }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/state"
@@ -70,7 +71,7 @@ func newMemberTable(s *state.Snapshot, since func(memberIncarnation) time.Time,
 	shards, _ := shardview.New(s) // without a map no member owns a shard
 	leader := s.Leader()
 	for _, m := range s.RegisteredMembers() {
-		row := MemberRow{Member: memberOf(m), State: MemberFollower,
+		row := MemberRow{Member: consensusmanager.MemberOf(m), State: MemberFollower,
 			SeenSince: since(memberIncarnation{m.Address, m.Incarnation}), Owned: shards.Owner(m.Address, m.Incarnation).Count}
 		queued, place := s.CandidateOn(m.Lease)
 		switch {
@@ -105,7 +106,7 @@ type sightings struct {
 
 // followView keeps the sightings current until ctx ends.
 func (l *sightings) followView(ctx context.Context, view *watchcache.Mirror) {
-	sub := view.Subscribe(membersChanged)
+	sub := view.Subscribe(state.MembersChanged)
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() {
 		if s := view.Snapshot(); s != nil {

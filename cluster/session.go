@@ -56,7 +56,7 @@ func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 		case <-again:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-p.trackedCtx.Done():
+		case <-p.tracked.Context().Done():
 			err = ErrStopped
 		}
 		stop()

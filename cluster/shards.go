@@ -8,7 +8,6 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/sharding/shardview"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // ErrShardingOff is returned when this node takes no part in the shards; see Sharding.Off.
@@ -43,45 +42,30 @@ func (h *Shards) Shard(key string) int { return shard.Of(key, h.Count()) }
 
 // Owner returns the node that owns a key's shard as far as this node knows, or false if no node does. It does not
 // block. The owner may not serve the shard yet, or may have ceased to; only the owner itself knows.
-func (h *Shards) Owner(key string) (shard.Owner, bool) { return h.OwnerOf(h.Shard(key)) }
+func (h *Shards) Owner(key string) (shard.Owner, bool) {
+	if h.c.cfg.Sharding.Off {
+		return shard.Owner{}, false
+	}
+	return h.c.consensus.Owner(key)
+}
 
 // OwnerOf returns the owner of a shard by its number; see Owner.
 func (h *Shards) OwnerOf(number int) (shard.Owner, bool) {
-	s, err := h.shardsFor(number)
-	if err != nil {
+	if h.c.cfg.Sharding.Off {
 		return shard.Owner{}, false
 	}
-	owner, epoch, ok := s.OwnerOf(number)
-	if !ok {
-		return shard.Owner{}, false
-	}
-	return shard.Owner{Address: owner.Address, Incarnation: owner.Incarnation, Epoch: epoch}, true
+	return h.c.consensus.OwnerOf(number)
 }
 
 // WatchOwner returns a channel that delivers the owner of a key's shard as far as this node knows, then every
 // change; the zero Owner means that there is none. A slow receiver skips intermediate values and always gets the
 // newest. The channel closes when ctx ends or the node stops, and never otherwise.
 func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner, error) {
-	s, err := h.runningShards()
-	if err != nil {
-		return nil, err
+	if h.c.cfg.Sharding.Off {
+		return nil, ErrShardingOff
 	}
-	p, err := h.c.runningParts()
-	if err != nil {
-		return nil, err
-	}
-	number := s.Shard(key)
-	now := func() shard.Owner {
-		owner, epoch, ok := s.OwnerOf(number)
-		if !ok {
-			return shard.Owner{}
-		}
-		return shard.Owner{Address: owner.Address, Incarnation: owner.Incarnation, Epoch: epoch}
-	}
-	return watchValues(ctx, p, shardMapChanged, now, func(a, b shard.Owner) bool { return a == b })
+	return h.c.consensus.WatchOwner(ctx, key)
 }
-
-func shardMapChanged(before, now *state.Snapshot) bool { return before.ShardMap != now.ShardMap }
 
 // Serve runs fn if this node serves the key's shard, and returns fn's error. If this node does not serve the
 // shard, it returns a shard.NotOwnerError at once; while the node stops that also matches ErrStopped. After Stop

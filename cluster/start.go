@@ -100,23 +100,23 @@ func (c *Cluster) startNode() error {
 
 // startParts starts everything below the election.
 func (c *Cluster) startParts(p *nodeParts) {
-	restCtx, stopRest := context.WithCancelCause(context.Background())
-	p.trackedCtx, p.stopTracked = restCtx, stopRest
 	p.Member.Start()
-	p.tracked.Go(func() { p.recordLeaders(restCtx) })
-	p.tracked.Go(func() { p.sightings.followView(restCtx, p.Mirror) })
-	p.tracked.Go(func() { p.silences.followView(restCtx, p.Mirror) })
-	p.tracked.Go(func() { p.work.queues.Run(restCtx) })
-	p.tracked.Go(func() { p.work.elections.Run(restCtx) })
-	p.tracked.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })
-	p.tracked.Go(func() { p.objects.viewMonitor.run(restCtx) })
-	p.tracked.Go(func() {
+	p.tracked.Go(p.recordLeaders)
+	p.tracked.Go(func(ctx context.Context) { p.sightings.followView(ctx, p.Mirror) })
+	p.tracked.Go(func(ctx context.Context) { p.silences.followView(ctx, p.Mirror) })
+	p.tracked.Go(func(ctx context.Context) { p.work.queues.Run(ctx) })
+	p.tracked.Go(func(ctx context.Context) { p.work.elections.Run(ctx) })
+	p.tracked.Go(func(ctx context.Context) { p.objects.routes.run(ctx, p.objects.pool.Drop) })
+	p.tracked.Go(p.objects.viewMonitor.run)
+	p.tracked.Go(func(ctx context.Context) {
 		changed := p.Consensus.Election().Subscribe()
 		defer changed.Close()
-		p.events.Run(restCtx, changed.C)
+		p.events.Run(ctx, changed.C)
 	})
 	if c.log.IsWarn() {
-		p.tracked.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
+		p.tracked.Go(func(ctx context.Context) {
+			membership.CheckHostname(ctx, c.node.AdvertiseAddress(), c.lookup, c.log)
+		})
 	}
 }
 

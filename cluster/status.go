@@ -190,7 +190,7 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	ask := func(ask func(ctx context.Context)) bool {
-		return p.goTracked(func(rest context.Context) {
+		return p.tracked.Go(func(rest context.Context) {
 			rest, cancel := context.WithTimeout(rest, c.cfg.RequestTimeout)
 			defer cancel()
 			ask(rest)

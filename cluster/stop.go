@@ -87,7 +87,7 @@ func (c *Cluster) stopParts(ctx context.Context, p *nodeParts) error {
 			p.objects.close()
 		},
 		WriteLast: p.events.RecordLastEvents,
-		Close:     p.closeTracked,
+		Close:     func() { p.tracked.Close(ErrStopped) },
 	})
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}

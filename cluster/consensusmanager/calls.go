@@ -60,7 +60,7 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 		h.mu.Unlock()
 		// The generation before the owner: if a map arrives in between, the next iteration sees it.
 		generation := h.Generation()
-		owner, _, _ := h.OwnerOf(n)
+		owner := h.ownerOf(n)
 		elsewhere := owner.Address != h.cfg.Address || lost != sharding.Owner{} && owner == lost
 		switch {
 		case elsewhere && generation != seen:

@@ -16,21 +16,15 @@ func (h *Shards) Shard(key string) int { return shard.Of(key, h.cfg.Planning.Sha
 // Count returns the number of shards.
 func (h *Shards) Count() int { return h.cfg.Planning.Shards }
 
-// Owner returns the member that owns a key's shard, as far as this node knows, and the epoch. ok is false if
-// the shard has no owner. Owner does not block. The owner may not serve the shard yet or any more; only the
-// owner itself knows.
-func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) {
-	return h.OwnerOf(h.Shard(key))
-}
-
-// OwnerOf is like Owner, by the shard's number from 0 to Count-1.
-func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
+// ownerOf returns the owner of a shard as far as this node knows. It is the zero Owner if there is none, or if the map
+// has another number of shards than this node.
+func (h *Shards) ownerOf(n int) sharding.Owner {
 	m := h.cfg.Mirror.Snapshot().Map()
 	if m == nil || m.Shards() != h.cfg.Planning.Shards {
-		return sharding.Owner{}, 0, false
+		return sharding.Owner{}
 	}
-	owner, ok = m.Owner(shard)
-	return owner, m.Epoch(shard), ok
+	owner, _ := m.Owner(n)
+	return owner
 }
 
 // Serve runs fn if this node serves the key's shard, and returns fn's error. Otherwise it returns a
@@ -87,7 +81,7 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 
 // notOwnerError returns the error for work that this node refuses in shard n.
 func (h *Shards) notOwnerError(n int) error {
-	owner, _, _ := h.OwnerOf(n)
+	owner := h.ownerOf(n)
 	err := &shard.NotOwnerError{Shard: n, Owner: owner.Address}
 	h.mu.Lock()
 	if h.leaving && owner.Address == h.cfg.Address {

@@ -14,12 +14,12 @@ var pauseBounds = []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * ti
 	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
 // ShardStats returns statistics of the shards. It does not block and sends no request.
-func (m *ConsensusManager) ShardStats() shard.Stats {
+func (r *Runner) ShardStats() shard.Stats {
 	var st shard.Stats
-	if m.shards != nil {
-		m.shards.fillStats(&st)
+	if r.shards != nil {
+		r.shards.fillStats(&st)
 	}
-	m.planner.stats.fillStats(&st)
+	r.planner.stats.fillStats(&st)
 	return st
 }
 

@@ -14,7 +14,7 @@ import (
 // next event changed. Every node calls it at every change of the cluster, so it only compares the identity of
 // the lists, which are never modified.
 func mayHoldEvents(before, now *state.Snapshot) bool {
-	return !state.SameSlice(before.Members, now.Members) || !state.SameSlice(before.Lingering, now.Lingering) ||
+	return state.MembersChanged(before, now) ||
 		!state.SameSlice(before.Accusations, now.Accusations) || !state.SameSlice(before.Silences, now.Silences) ||
 		before.ShardMap != now.ShardMap || before.Acting != now.Acting || before.Request != now.Request ||
 		before.Leader() != now.Leader()
@@ -78,7 +78,7 @@ func firstAccusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 }
 
 func deriveMembers(before, now *state.Snapshot, add addFunc) {
-	if state.SameSlice(before.Members, now.Members) && state.SameSlice(before.Lingering, now.Lingering) {
+	if !state.MembersChanged(before, now) {
 		return
 	}
 	diffMembers(before.RegisteredMembers(), now.RegisteredMembers(), func(was, is *state.Member) {

@@ -50,7 +50,7 @@ type Config struct {
 // the one goroutine that starts and stops it.
 type Member struct {
 	*registration.Registration
-	Consensus *consensusmanager.ConsensusManager
+	Consensus *consensusmanager.Runner
 	Detector  *crash.Detector
 
 	cfg Config
@@ -67,7 +67,7 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{Registration: registered, cfg: cfg}
 	m.Detector = crash.New(crash.Config{Process: cfg.Named("crashdetector"), Mirror: m.Mirror, Keeper: m.Keeper,
 		InstanceID: cfg.Record.InstanceID, WatcherLost: cfg.WatcherLost, Dialer: cfg.Dialer, Settings: cfg.Detection})
-	m.Consensus, err = consensusmanager.New(consensusmanager.Config{Process: cfg.Process, Mirror: m.Mirror,
+	m.Consensus, err = consensusmanager.NewRunner(consensusmanager.Config{Process: cfg.Process, Mirror: m.Mirror,
 		Keeper: m.Keeper, Settings: cfg.Settings})
 	return m, err
 }

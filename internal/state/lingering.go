@@ -25,6 +25,11 @@ func (s *Snapshot) RegisteredMembers() []*Member {
 	return slices.DeleteFunc(slices.Clone(s.Members), s.Lingers)
 }
 
+// MembersChanged reports whether the members, lingering ones included, may differ between two snapshots.
+func MembersChanged(before, now *Snapshot) bool {
+	return !SameSlice(before.Members, now.Members) || !SameSlice(before.Lingering, now.Lingering)
+}
+
 func (s *Snapshot) lingeringIndex(m *Member) int {
 	return slices.IndexFunc(s.Lingering, func(k LingeringState) bool { return k.Member == m })
 }

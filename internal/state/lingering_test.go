@@ -13,4 +13,7 @@ func TestRegisteredAreThoseThatDoNotLinger(t *testing.T) {
 	s.Lingering = []LingeringState{{Member: a}}
 	require.Equal(t, []*Member{b}, s.RegisteredMembers())
 	require.Len(t, s.Members, 2, "it is left as it is")
+	require.False(t, MembersChanged(s, s))
+	require.True(t, MembersChanged(&Snapshot{Members: s.Members}, s), "one lingers since")
+	require.True(t, MembersChanged(s, &Snapshot{Members: s.Members[1:], Lingering: s.Lingering}))
 }

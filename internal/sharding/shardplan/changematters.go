@@ -11,6 +11,6 @@ func ChangeMatters(before, now *state.Snapshot) bool {
 
 // ShardsChanged reports whether the members, the lingering members, the map, or the released shards changed.
 func ShardsChanged(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !state.SameSlice(before.Members, now.Members) ||
-		!state.SameSlice(before.Lingering, now.Lingering) || !state.SameSlice(before.Released, now.Released)
+	return before.ShardMap != now.ShardMap || state.MembersChanged(before, now) ||
+		!state.SameSlice(before.Released, now.Released)
 }

@@ -148,7 +148,7 @@ func (p *process) killProcess(withHost bool) {
 }
 
 // leads reports whether the process leads, as LeaderElection.IsLeader does.
-func (p *process) leads() bool { return p.member.Consensus.IsLeader() }
+func (p *process) leads() bool { return p.member.Consensus.Election().IsLeader() }
 
 // session returns the present session, or nil between two.
 func (p *process) session() *etcdsession.Session { return p.member.Keeper.Current() }
