@@ -17,13 +17,14 @@ func runClientGo(ctx context.Context, job Job) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	lock, err := newEtcdLock(client, job.Prefix, job.ID)
+	renewDeadline := job.TTL * 10 / 15 // Kubernetes has 15, 10 and 2 s
+	lock, err := newEtcdLock(client, job.Prefix, job.ID, renewDeadline)
 	if err != nil {
 		return err
 	}
 	job.Queued()
 	for ctx.Err() == nil {
-		if err := leadOneTerm(ctx, lock, job); err != nil {
+		if err := leadOneTerm(ctx, lock, renewDeadline, job); err != nil {
 			return err
 		}
 	}
@@ -32,10 +33,10 @@ func runClientGo(ctx context.Context, job Job) error {
 
 // leadOneTerm campaigns, and leads until the lease is lost or ctx ends. The elector releases the lease as soon as its
 // context ends, so that context has to outlast the work.
-func leadOneTerm(ctx context.Context, lock resourcelock.Interface, job Job) error {
+func leadOneTerm(ctx context.Context, lock resourcelock.Interface, renewDeadline time.Duration, job Job) error {
 	terms := make(chan context.Context, 1)
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{Lock: lock, ReleaseOnCancel: true,
-		LeaseDuration: job.TTL, RenewDeadline: job.TTL * 10 / 15, RetryPeriod: job.TTL * 2 / 15, // as 15 to 10 to 2 s
+		LeaseDuration: job.TTL, RenewDeadline: renewDeadline, RetryPeriod: job.TTL * 2 / 15,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { terms <- term },
 			OnStoppedLeading: func() {},

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	silenceKlog()
+	silenceLibraries()
 	goleak.VerifyTestMain(m)
 }
 

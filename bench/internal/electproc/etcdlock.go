@@ -10,26 +10,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/goverse/goverse/cluster/elector"
 )
 
 // etcdLock is a lock of client-go that keeps its record as cluster/elector does. Like client-go's own LeaseLock it
-// compares the version of the record that it has read or written last. One elector uses it.
+// compares the version of the record that it has read or written last, and its requests have the time limit that
+// resourcelock.NewFromKubeconfig gives to them. One elector uses it.
 type etcdLock struct {
 	store   elector.LeaseStore
 	id      string
+	timeout time.Duration
 	version string
 }
 
-func newEtcdLock(client *clientv3.Client, prefix, id string) (*etcdLock, error) {
+func newEtcdLock(client *clientv3.Client, prefix, id string, renewDeadline time.Duration) (*etcdLock, error) {
 	store, err := elector.NewEtcd(elector.EtcdConfig{Client: client, Prefix: prefix, Name: "job"})
-	return &etcdLock{store: store, id: id}, err
+	return &etcdLock{store: store, id: id, timeout: max(renewDeadline/2, time.Second)}, err
 }
 
 // Get implements resourcelock.Interface.
 func (l *etcdLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	lease, err := l.store.GetLease(ctx)
 	if err != nil {
 		return nil, nil, statusOf(err)
@@ -46,21 +49,21 @@ func (l *etcdLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 
 // Create implements resourcelock.Interface.
 func (l *etcdLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.keep(l.store.CreateLease(ctx, l.leaseOf(r)))
+	return l.write(ctx, r, l.store.CreateLease)
 }
 
 // Update implements resourcelock.Interface.
 func (l *etcdLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.keep(l.store.UpdateLease(ctx, l.leaseOf(r)))
+	return l.write(ctx, r, l.store.UpdateLease)
 }
 
-func (l *etcdLock) leaseOf(r resourcelock.LeaderElectionRecord) elector.Lease {
-	return elector.Lease{HolderIdentity: r.HolderIdentity, HolderInstance: r.HolderIdentity,
+func (l *etcdLock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
+	write func(context.Context, elector.Lease) (elector.Lease, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	written, err := write(ctx, elector.Lease{HolderIdentity: r.HolderIdentity, HolderInstance: r.HolderIdentity,
 		LeaseDuration: time.Duration(r.LeaseDurationSeconds) * time.Second, AcquireTime: r.AcquireTime.Time,
-		RenewTime: r.RenewTime.Time, LeaderTransitions: int64(r.LeaderTransitions), Version: l.version}
-}
-
-func (l *etcdLock) keep(written elector.Lease, err error) error {
+		RenewTime: r.RenewTime.Time, LeaderTransitions: int64(r.LeaderTransitions), Version: l.version})
 	if err == nil {
 		l.version = written.Version
 	}
@@ -89,6 +92,3 @@ func statusOf(err error) error {
 	}
 	return err
 }
-
-// silenceKlog discards what client-go logs.
-func silenceKlog() { klog.SetLogger(klog.Logger{}) }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"go/scanner"
 	"go/token"
+	"os"
 	"os/signal"
 	"slices"
 	"syscall"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"github.com/goverse/goverse/bench/internal/reexec"
 )
@@ -103,7 +106,7 @@ func Serve(args []string) (asked bool, err error) {
 	}
 	ctx, stop := signal.NotifyContext(reexec.UntilParentEnds(), syscall.SIGTERM)
 	defer stop()
-	silenceKlog()
+	silenceLibraries()
 	return true, Programs()[i].Run(ctx, Job{Etcd: args[2], Prefix: args[3], ID: args[4], TTL: ttl,
 		Queued: func() { reexec.Ready(Queued) },
 		Work: func(ctx context.Context) {
@@ -111,4 +114,10 @@ func Serve(args []string) (asked bool, err error) {
 			<-ctx.Done()
 			reexec.Ready(Stopped)
 		}})
+}
+
+// silenceLibraries discards what client-go and etcd's client log while they cannot reach etcd.
+func silenceLibraries() {
+	klog.SetLogger(klog.Logger{})
+	_ = os.Setenv("ETCD_CLIENT_DEBUG", "fatal") // the level of the default logger; a valid name
 }

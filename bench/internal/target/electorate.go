@@ -12,22 +12,24 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/electproc"
 	"github.com/goverse/goverse/bench/internal/reexec"
+	"github.com/goverse/goverse/clustertest/fault"
 )
 
 // electorate is the running copies of one program, one of which leads.
 type electorate struct {
-	program          electproc.Program
-	endpoint, prefix string
-	ttl              time.Duration
-	copies           []*elected
-	leader           *elected
-	started          int
-	leads            chan leading
+	program electproc.Program
+	prefix  string
+	ttl     time.Duration
+	copies  []*elected
+	leader  *elected
+	started int
+	leads   chan leading
 }
 
 // elected is a process with a copy.
 type elected struct {
 	*reexec.Process
+	stopped  chan time.Time // receives the end of its first term
 	followed sync.WaitGroup // done at the end of what it says
 }
 
@@ -36,29 +38,33 @@ type leading struct {
 	at time.Time
 }
 
-// newElectorate starts n copies and waits until one leads. The caller must close it, also after an error.
-func newElectorate(ctx context.Context, p electproc.Program, endpoint, prefix string, ttl time.Duration,
-	n int) (*electorate, error) {
-	e := &electorate{program: p, endpoint: endpoint, prefix: prefix, ttl: ttl, leads: make(chan leading, 2*n)}
-	for range n {
-		if err := e.join(); err != nil {
+// newElectorate starts a copy for each of the given addresses of etcd. It returns when the first one leads and the
+// others are about to wait. The caller must close it, also after an error.
+func newElectorate(ctx context.Context, p electproc.Program, prefix string, ttl time.Duration,
+	addresses ...string) (e *electorate, err error) {
+	e = &electorate{program: p, prefix: prefix, ttl: ttl, leads: make(chan leading, 10)}
+	for i, address := range addresses {
+		if err := e.join(address); err != nil {
 			return e, err
 		}
+		if i == 0 {
+			if e.leader, _, err = e.next(ctx); err != nil {
+				return e, err
+			}
+		}
 	}
-	var err error
-	e.leader, _, err = e.next(ctx)
-	return e, err
+	return e, nil
 }
 
 // join starts a copy and returns when it is about to wait to lead.
-func (e *electorate) join() error {
+func (e *electorate) join(address string) error {
 	e.started++
-	p, err := reexec.Start(electproc.Arg, e.program.Name, e.endpoint, e.prefix,
-		fmt.Sprintf("copy-%d", e.started), e.ttl.String())
+	p, err := reexec.Start(electproc.Arg, e.program.Name, address, e.prefix, fmt.Sprintf("copy-%d", e.started),
+		e.ttl.String())
 	if err != nil {
 		return err
 	}
-	c := &elected{Process: p}
+	c := &elected{Process: p, stopped: make(chan time.Time, 1)}
 	e.copies = append(e.copies, c)
 	c.followed.Go(func() {
 		for {
@@ -66,10 +72,17 @@ func (e *electorate) join() error {
 			if err != nil {
 				return
 			}
-			if said == electproc.Leads {
+			now := time.Now()
+			switch said {
+			case electproc.Leads:
 				select {
-				case e.leads <- leading{c, time.Now()}:
-				default: // the channel is full of changes of the leader, which replace reports
+				case e.leads <- leading{c, now}:
+				default: // the channel is full of changes of the leader, which are an error anyway
+				}
+			case electproc.Stopped:
+				select {
+				case c.stopped <- now:
+				default:
 				}
 			}
 		}
@@ -94,9 +107,6 @@ func (e *electorate) next(ctx context.Context) (*elected, time.Time, error) {
 
 // replace ends the leader with a signal, and returns the time from then until the work of the next one began.
 func (e *electorate) replace(ctx context.Context, signal os.Signal) (time.Duration, error) {
-	if len(e.leads) > 0 {
-		return 0, fmt.Errorf("%s: the leader changed without a signal", e.program.Name)
-	}
 	old := e.leader
 	started := time.Now()
 	if err := old.Signal(signal); err != nil {
@@ -106,6 +116,9 @@ func (e *electorate) replace(ctx context.Context, signal os.Signal) (time.Durati
 	if err != nil {
 		return 0, err
 	}
+	if at.Before(started) {
+		return 0, fmt.Errorf("%s: the leader changed without a signal", e.program.Name)
+	}
 	e.leader = next
 	e.copies = slices.DeleteFunc(e.copies, func(c *elected) bool { return c == old })
 	old.followed.Wait()
@@ -113,6 +126,25 @@ func (e *electorate) replace(ctx context.Context, signal os.Signal) (time.Durati
 		return 0, fmt.Errorf("%s: a copy that was told to stop: %w", e.program.Name, err)
 	}
 	return at.Sub(started), nil
+}
+
+// cutOff lets the relay before the leader drop everything, and returns the times from then until the work of the next
+// one began and that of the former leader ended.
+func (e *electorate) cutOff(ctx context.Context, relay *fault.Relay) (led, stopped time.Duration, err error) {
+	started := time.Now()
+	relay.Blackhole(fault.Both)
+	_, at, err := e.next(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.ttl+settling)
+	defer cancel()
+	select {
+	case end := <-e.leader.stopped:
+		return at.Sub(started), end.Sub(started), nil
+	case <-ctx.Done():
+		return 0, 0, fmt.Errorf("%s: wait until the work of a leader ends that is cut off: %w", e.program.Name, ctx.Err())
+	}
 }
 
 // close kills all copies. Their keys stay in etcd, which ends next.
