@@ -6,13 +6,11 @@
 //	owner, ok := manager.Owner("customer/42")
 //	changes, err := manager.WatchMembers(ctx)
 //
-// A program keeps its [ConsensusManager] for as long as it likes, and cannot start or stop anything with it. Behind it
-// stands the [Runner], for the packages that assemble a node. It starts and stops three things: this node's part in the
+// A program can keep its [ConsensusManager] from before the node starts until after it has stopped, and cannot start or
+// stop anything with it. Behind it stands the [Runner], for the packages that assemble a node: this node's part in the
 // election, the planning of the shards while that is this node's duty, and this node's own shards ([Shards]).
 //
-//	          ConsensusManager (any goroutine, before, while and after the node runs)
-//	                 │
-//	Runner: NewRunner ──► Start ──► Run ──► Relinquish, Withdraw ──► Close (the packages that assemble a node)
+//	NewRunner ──► Start ──► Run ──► Withdraw ──► Relinquish ──► Close
 //
 // All answers come from the node's own snapshot and session, without a request to etcd.
 //
