@@ -21,7 +21,7 @@ import (
 // a copy of that program; see [Serve].
 const Arg = "elect"
 
-// These are what a copy says with reexec.Ready.
+// A copy says these words with reexec.Ready.
 const (
 	// Queued is said before the copy waits to lead.
 	Queued = "queued"
