@@ -175,7 +175,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 // endCause returns the underlying error of a term's end, or nil if there is none.
 func endCause(e candidacy.Ending, period *etcdsession.Period) error {
 	if e.Reason == candidacy.ReasonSessionLost {
-		return context.Cause(period.Context())
+		return period.EndCause()
 	}
 	return requestError(e.Request)
 }

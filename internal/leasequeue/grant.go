@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -41,13 +40,7 @@ func (g *Grant) EndCause() error {
 	if why := g.state.Load().EndCause(); why != nil {
 		return why
 	}
-	if why := context.Cause(g.period.Context()); why != nil {
-		return why
-	}
-	if !g.period.ValidDespitePause() {
-		return &session.LostError{Reason: session.ReasonExpired} // the session's own loop has not noticed yet
-	}
-	return nil
+	return g.period.EndCause()
 }
 
 // Period returns the validity period of the session in which the entry was granted. Neither Revoke nor Release ends

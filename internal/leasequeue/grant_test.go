@@ -19,7 +19,7 @@ import (
 )
 
 // A holder knows at once that the session's deadline has passed, even before the session's own goroutines notice. Its
-// release reports that the grant was lost.
+// release reports that the grant was lost. The reason is that of the session.
 func TestHolderKnowsOfThePassedDeadline(t *testing.T) {
 	var late atomic.Int64
 	clock := func() deadline.Instant { return deadline.Now().Add(time.Duration(late.Load())) }
@@ -31,14 +31,18 @@ func TestHolderKnowsOfThePassedDeadline(t *testing.T) {
 		late.Store(int64(time.Hour))
 		require.False(s, g.Valid())
 		require.NoError(s, g.Period().Context().Err(), "the session has not noticed")
-		require.ErrorIs(s, g.EndCause(), session.ErrLost)
+		why := g.EndCause()
+		require.ErrorIs(s, why, session.ErrLost)
 		work, stop := g.Within(s.ctx)
 		defer stop()
-		require.ErrorIs(s, context.Cause(work), session.ErrLost)
+		require.Equal(s, why, context.Cause(work))
 		lost, err := g.ReleaseAndWait(s.ctx)
-		require.ErrorIs(s, lost, session.ErrLost)
+		require.Equal(s, why, lost)
 		require.NoError(s, err)
-		require.ErrorIs(s, context.Cause(g.Context()), session.ErrLost)
+		require.Equal(s, why, context.Cause(g.Context()))
+		<-g.Period().Context().Done()
+		require.Equal(s, why, context.Cause(g.Period().Context()))
+		require.Equal(s, session.ReasonPaused, session.ReasonOf(why))
 	})
 }
 

@@ -279,13 +279,8 @@ func (s *Session) deadlineLoop() {
 		case <-s.ctx.Done():
 			return
 		}
-		left, suspended := s.checkDeadline()
-		if suspended != nil {
-			s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
-				"a member", "lease", leaseName(s.id), "error", suspended.Err)
-		}
+		left := s.endIfOver()
 		if left <= 0 {
-			s.EndLocally(s.expiryReason(-left))
 			return
 		}
 		// The loop runs more often than the deadline requires, because timers run on the monotonic clock: the
@@ -296,6 +291,20 @@ func (s *Session) deadlineLoop() {
 		}
 		timer.Reset(min(left, s.ttl/10, beatEvery))
 	}
+}
+
+// endIfOver ends the session if its deadline has passed, and suspends it if a suspicion's time has. It returns the time
+// until the session needs attention; if that is zero or negative, the session has ended.
+func (s *Session) endIfOver() (left time.Duration) {
+	left, suspended := s.checkDeadline()
+	if suspended != nil {
+		s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
+			"a member", "lease", leaseName(s.id), "error", suspended.Err)
+	}
+	if left <= 0 {
+		s.EndLocally(s.expiryReason(-left))
+	}
+	return left
 }
 
 // checkDeadline suspends the session if a suspicion's time has passed, and returns the reason. left is the time until

@@ -40,9 +40,19 @@ func (t *Period) ValidDespitePause() bool {
 // Context returns a context that ends with the period, with a [session.LostError] as its cause.
 func (t *Period) Context() context.Context { return t.ctx }
 
+// EndCause returns the reason why the period has ended, or nil while it lasts, also over a short pause of the process.
+// If the session's own goroutine has not noticed the end yet, EndCause ends the period, so that there is one reason.
+// It does not block.
+func (t *Period) EndCause() error {
+	if t.ctx.Err() == nil && !t.ValidDespitePause() {
+		t.s.endIfOver()
+	}
+	return context.Cause(t.ctx)
+}
+
 // OnChange registers changed to be called, until stop is called, whenever a period has ended or begun or a
-// suspicion was cleared. The session's own goroutines call changed, so it must not block. A call may be
-// delayed, even until after stop.
+// suspicion was cleared. The goroutines that notice it call changed, perhaps under locks of their own, so it must only
+// send a signal. A call may be delayed, even until after stop.
 func (s *Session) OnChange(changed func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
