@@ -29,7 +29,7 @@ func (r *shardRuns) onAcquire(ctx context.Context, shard int, epoch int64) {
 	r.mu.Unlock()
 	go func() { // onRelease waits for it
 		defer close(ended)
-		callback.Repeat(ctx, r.log, "Sharding.Run failed, calling it again",
+		callback.Repeat(ctx, r.log, "Sharding.Run failed",
 			func() error { return r.sharding.Run(ctx, shard, epoch) }, "shard", shard)
 	}()
 }

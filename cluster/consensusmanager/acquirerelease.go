@@ -57,7 +57,7 @@ func (h *Shards) acquireShard(g ownership.Grant, period *etcdsession.Period) {
 // goroutine. Until it succeeds the shard is not served. asked is false if ctx ends before the first call; otherwise
 // OnRelease must undo the calls.
 func (h *Shards) callOnAcquire(ctx context.Context, g ownership.Grant) (asked bool) {
-	callback.Repeat(ctx, h.cfg.Logger, "OnAcquire failed, calling it again: the shard is not served before", func() error {
+	callback.Repeat(ctx, h.cfg.Logger, "OnAcquire failed: the shard is not served before it succeeds", func() error {
 		if h.acquireSlots != nil {
 			select {
 			case h.acquireSlots <- struct{}{}:

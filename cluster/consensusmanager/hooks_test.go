@@ -42,7 +42,7 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 			for shard := range 2 {
 				h.acquireShard(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 			}
-			log.Await(t, "OnAcquire failed, calling it again: the shard is not served before")
+			log.Await(t, "OnAcquire failed: the shard is not served before it succeeds, calling it again")
 			require.Eventually(t, func() bool { return h.phases[phaseServing].Load() == 2 }, patience, time.Millisecond)
 			require.EqualValues(t, 4, acquires.Load(), "two that failed, and each shard's own")
 			for shard := range 2 {
