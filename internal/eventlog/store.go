@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -110,7 +111,8 @@ type Listing struct {
 
 // List reads the log. It blocks for one request to etcd.
 func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q event.Query) (Listing, error) {
-	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithMinCreateRev(q.After+1))
+	least := min(q.After, math.MaxInt64-1) + 1
+	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithMinCreateRev(least))
 	if err != nil {
 		return Listing{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,10 @@ func TestStore(t *testing.T) {
 	}
 
 	require.Len(t, list(t, client, keys, event.Query{Since: all[90].Time}), 10)
+	for after, n := range map[int64]int{math.MinInt64: 100, -1: 100, got[99].Seq - 1: len(all) % maxBatch,
+		got[99].Seq: 0, math.MaxInt64 - 1: 0, math.MaxInt64: 0} {
+		require.Len(t, list(t, client, keys, event.Query{After: after}), n, after)
+	}
 	newest, err := List(ctx, client, keys, event.Query{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, all[99].ID, newest.Events[0].ID)
