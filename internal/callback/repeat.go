@@ -14,9 +14,9 @@ import (
 // repeatPause is the pause before Repeat calls a function again.
 var repeatPause = backoff.Policy{First: time.Second / 4, Last: 10 * time.Second}
 
-// Repeat runs f like [Run] until it returns nil or ctx ends. It logs each failure, as [LogFailure] does, adds to msg
-// that f is called again, and pauses before the next call. The pause begins anew after a call that has lasted longer than the longest pause. An error
-// that f returns after the end of ctx is not a failure, but a panic is.
+// Repeat runs f like [Run] until it returns nil or ctx ends. It logs each failure, as [LogFailure] does, adds to
+// msg that f is called again, and pauses before the next call. The pause begins anew after a call that has lasted
+// longer than the longest pause. An error that f returns after the end of ctx is not a failure, but a panic is.
 func Repeat(ctx context.Context, log hclog.Logger, msg string, f func() error, args ...any) {
 	pause := backoff.Backoff{Policy: repeatPause}
 	for ctx.Err() == nil {

@@ -104,11 +104,12 @@ func (r *Router) Do(ctx context.Context, c *host.Call) error {
 		err := a.send(ctx)
 		if !errors.Is(err, errRetry) {
 			wire.FreeCall(a.out)
-			return err
+			return a.finalError(err)
 		}
+		c.Header, c.Trailer = nil, nil
 		r.counters.Retried.Add(1)
 		if err := a.checkTime(ctx); err != nil {
-			return a.notStartedError(ctx, "its time is over", err)
+			return a.finalError(a.notStartedError(ctx, "its time is over", err))
 		}
 	}
 }

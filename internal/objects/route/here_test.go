@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
@@ -17,16 +20,16 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// part is a node's part in one shard, which the map, of generation 5, always assigns to the node. It implements
+// part is a node's part in one shard, which the map, of generation 5, assigns to the node. It implements
 // Map and host.Shards.
 type part struct {
 	serves  atomic.Bool
 	refused atomic.Int64 // the number of refused calls
 	former  atomic.Bool  // the next success is that of a former owner
+	away    atomic.Bool  // the owner is a node that cannot be reached
 }
 
 func (*part) Shard(string) (int, bool)    { return 0, true }
-func (*part) Owner(int) (string, int64)   { return "here", 5 }
 func (*part) Former(int) string           { return "" }
 func (*part) Count() int                  { return 1 }
 func (p *part) Enter(int) (int64, bool)   { return 1, p.serves.Load() }
@@ -36,6 +39,13 @@ func (p *part) Holds(int, int64) bool     { return !p.former.CompareAndSwap(true
 func (*part) Drained(int) context.Context { return context.Background() }
 func (*part) Staying(int) context.Context { return context.Background() }
 func (*part) History() int                { return 0 }
+
+func (p *part) Owner(int) (string, int64) {
+	if p.away.Load() {
+		return "127.0.0.1:1", 5
+	}
+	return "here", 5
+}
 
 func (*part) AwaitChange(ctx context.Context, _ int, seen SeenOwner) error {
 	if seen.ChangedBy("here", 5) {
@@ -125,4 +135,42 @@ func TestRepeatedCallHasARequestOfItsOwn(t *testing.T) {
 		Request: &probepb.Blob{Data: []byte("hello")}, Response: &probepb.Blob{}, RequestOwned: true}))
 	require.Equal(t, "hello", <-e.saw)
 	require.Equal(t, "hello", <-e.saw)
+}
+
+// leaving is an object that sends metadata, and whose shard moves during the call.
+type leaving struct {
+	probepb.UnimplementedProbeServer
+	move func()
+}
+
+func (e *leaving) Echo(ctx context.Context, b *probepb.Blob) (*probepb.Blob, error) {
+	e.move()
+	return b, errors.Join(grpc.SetHeader(ctx, metadata.Pairs("attempt", "first")),
+		grpc.SetTrailer(ctx, metadata.Pairs("attempt", "first")))
+}
+
+// A call that is made again, and gets no reply, has no metadata of the first reply, and its error does not say that it
+// was not started.
+func TestRepeatedCallHasNothingOfTheFirstReply(t *testing.T) {
+	for name, move := range map[string]func(*part){
+		"the new owner cannot be reached": func(p *part) { p.away.Store(true) },
+		"the owner refuses":               func(p *part) { p.serves.Store(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &part{}
+			p.serves.Store(true)
+			p.former.Store(true)
+			r := router(t, p, &leaving{move: func() { move(p) }}, objects.Idempotent("Echo"))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			c := &host.Call{Name: probepb.Probe_Echo_FullMethodName, Key: "a", Request: &probepb.Blob{},
+				Response: &probepb.Blob{}}
+			err := r.Do(ctx, c)
+			require.Equal(t, codes.DeadlineExceeded, status.Code(err), err)
+			require.False(t, objects.NotStarted(err), err)
+			require.Empty(t, c.Header)
+			require.Empty(t, c.Trailer)
+		})
+	}
 }

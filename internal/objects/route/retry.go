@@ -49,6 +49,7 @@ type callAttempt struct {
 	router      *Router
 	call        *host.Call
 	askedFormer int64 // of the map by which the shard's former owner was asked; 0 if none was
+	mayHaveRun  bool  // an attempt may have run; only idempotent calls are repeated then
 	pause       backoff.Backoff
 	out         *objectspb.Call // the call with its request, once serialized
 }
@@ -167,6 +168,7 @@ func (a *callAttempt) callRemote(ctx context.Context, owner string, generation i
 	case errors.Is(err, link.ErrLost):
 		a.router.counters.Lost.Add(1)
 		if a.isIdempotent() {
+			a.mayHaveRun = true
 			return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 		}
 		return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
@@ -186,7 +188,25 @@ func (a *callAttempt) isIdempotent() bool {
 
 // mayRepeat reports whether err means that the call may have run, and the method may run again.
 func (a *callAttempt) mayRepeat(err error) bool {
-	return err != nil && a.isIdempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
+	if err == nil || !a.isIdempotent() || objects.ReasonOf(err) != objects.ReasonMayHaveStarted {
+		return false
+	}
+	a.mayHaveRun = true
+	return true
+}
+
+// finalError returns the error of the call, given that of its last attempt. Only the last attempt has certainly not
+// started if an earlier one may have run.
+func (a *callAttempt) finalError(err error) error {
+	if !a.mayHaveRun || !objects.NotStarted(err) {
+		return err
+	}
+	text := "objects: the call may have run, and was sent anew: " + status.Convert(err).Message()
+	switch code := status.Code(err); code {
+	case codes.DeadlineExceeded, codes.Canceled:
+		return status.Error(code, text)
+	}
+	return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted, text)
 }
 
 // serializeCall prepares the call that is sent to other nodes.
