@@ -262,15 +262,7 @@ func (r *Runner) endParts(ctx context.Context) error {
 		r.participation.Close()
 		return nil
 	}
-	_, _ = r.registration.MarkStopping(ctx) // if it fails, the others wait for the session's end
-	err := r.participation.Withdraw(ctx)
-	if err == nil {
-		r.registration.MarkLeft(ctx)
-	}
-	err = errors.Join(err, r.registration.EndSession())
-	r.participation.Close()
-	r.registration.Close()
-	return err
+	return r.registration.Leave(ctx, r.participation.Withdraw, r.participation.Close)
 }
 
 // closeClient closes a client that New has made.

@@ -14,16 +14,14 @@ const maxTargetFactor = 8
 // without waiting for the removals. While the instance is not registered, WatchTargets returns none: a predecessor
 // may be registered, and only a registered member may accuse.
 func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
-	own := slices.Index(s.Members, me.registeredMember(s))
+	members := s.MembersWithServer()
+	own := slices.Index(members, me.registeredMember(s))
 	if own < 0 {
 		return nil
 	}
 	var out []*state.Member
-	for i, most := 1, maxTargetFactor*k; i < len(s.Members) && k > 0 && len(out) < most; i++ {
-		m := s.Members[(own+i)%len(s.Members)]
-		if m.ElectionOnly {
-			continue // it has no server
-		}
+	for i, most := 1, maxTargetFactor*k; i < len(members) && k > 0 && len(out) < most; i++ {
+		m := members[(own+i)%len(members)]
 		out = append(out, m)
 		if counts(m) {
 			k--
@@ -37,14 +35,15 @@ func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) 
 // no key. Any process can claim to be such a member, so it counts only if the ring could make it watch address
 // at all.
 func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte, member bool) {
-	i := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.InstanceID == instance && instance != "" })
-	if i < 0 || s.Members[i].Address == address || s.Members[i].ElectionOnly {
+	members := s.MembersWithServer()
+	i := slices.IndexFunc(members, func(m *state.Member) bool { return m.InstanceID == instance && instance != "" })
+	if i < 0 || members[i].Address == address {
 		return nil, false
 	}
-	if key := s.Members[i].WatchKey; len(key) > 0 {
+	if key := members[i].WatchKey; len(key) > 0 {
 		return key, true
 	}
-	own := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.Address == address })
-	n := len(s.Members)
+	own := slices.IndexFunc(members, func(m *state.Member) bool { return m.Address == address })
+	n := len(members)
 	return nil, own < 0 || (own-i+n)%n <= maxTargetFactor*k
 }

@@ -2,12 +2,30 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 // markTimeout limits the requests that a stopping process makes only for the sake of others. They take a millisecond
 // unless etcd is away.
 const markTimeout = time.Second
+
+// Leave takes a process out for good that takes part in the election only. It records that the process stops, so that
+// its end is no crash; calls withdraw, which ends the candidacy and the work of a leader; records that the others need
+// not wait for this process, unless withdraw returned an error; ends the session and revokes its lease; calls closed,
+// which ends the goroutines of the election; and waits for all of its own. It returns the errors of withdraw and of the
+// revocation.
+func (r *Registration) Leave(ctx context.Context, withdraw func(context.Context) error, closed func()) error {
+	_, _ = r.MarkStopping(ctx) // if it fails, the others wait for the session's end
+	err := withdraw(ctx)
+	if err == nil {
+		r.MarkLeft(ctx)
+	}
+	err = errors.Join(err, r.EndSession())
+	closed()
+	r.Close()
+	return err
+}
 
 // WithMarkTimeout returns a context for requests that this process makes only for the sake of others.
 func (r *Registration) WithMarkTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -2,6 +2,14 @@ package mutants
 
 // ofCrashDetection lists mutants of accusations, refutations and removals.
 var ofCrashDetection = []Mutant{{
+	Name: "election-only-watched",
+	What: "members watch a process of the election only, which has no server",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/crash/suspicion/ring.go",
+		`members := s.MembersWithServer()
+	own :=`, `members := s.Members
+	own :=`}},
+}, {
 	Name: "remove-without-grace-period",
 	What: "an accused member is removed at once",
 	In:   []string{simulation},

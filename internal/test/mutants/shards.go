@@ -2,6 +2,12 @@ package mutants
 
 // ofShards lists mutants of the shard map, and of the handoff of shards.
 var ofShards = []Mutant{{
+	Name: "election-only-plans",
+	What: "no member plans while a process of the election only leads",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/state/snapshot.go",
+		`if m := s.MemberOf(c); m != nil && !m.ElectionOnly {`, `if m := s.MemberOf(c); m != nil {`}},
+}, {
 	Name:  "takeover-unreleased",
 	What:  "a shard is served without waiting for the one before to release it",
 	In:    []string{simulation},

@@ -146,7 +146,7 @@ func (c *checks) checkClaims(w *world) {
 // currentClaim asks a process for its claims.
 func (p *process) currentClaim() claim {
 	x := claim{p: p, s: p.session()}
-	if p.viewSince == 0 && p.member.Mirror.Snapshot() != nil {
+	if p.viewSince == 0 && p.registered.Mirror.Snapshot() != nil {
 		p.w.alter(func() { p.viewSince = p.w.Now() })
 	}
 	if x.s == nil {
@@ -154,14 +154,14 @@ func (p *process) currentClaim() claim {
 	}
 	x.valid, x.period = x.s.Valid(), x.s.Period()
 	x.stands = x.period.ValidDespitePause()
-	x.view = p.member.Mirror.Snapshot()
-	if t, leads := p.member.Consensus.Election().Term(); leads {
+	x.view = p.registered.Mirror.Snapshot()
+	if t, leads := p.election.Term(); leads {
 		x.token, x.mode = t.Token(), leaderelection.ModeElection
 		if t.(interface{ Acting() bool }).Acting() {
 			x.mode = leaderelection.ModeFallback
 		}
 	}
-	shards := p.member.Consensus.Shards()
+	shards := p.shards
 	if shards == nil {
 		return x
 	}

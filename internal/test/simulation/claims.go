@@ -141,7 +141,7 @@ func (c *checks) lossExcuses(t *keyLoss, p, other *process) bool {
 	}
 	s := p.session()
 	if t.by == byEtcdPartly && !c.lossReported(t) && (p.host.wasCutOff(t.at) || s != nil &&
-		p.member.Mirror.KnownTerm() <= s.RaftTerm()) {
+		p.registered.Mirror.KnownTerm() <= s.RaftTerm()) {
 		return true
 	}
 	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {

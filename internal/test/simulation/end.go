@@ -106,7 +106,7 @@ func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	switch {
 	case m == nil || m.InstanceID != p.id || m.Lease != lease || m.KeyLease != lease:
 		return "is not registered"
-	case p.isCandidate() && (p.member.Consensus.Election().Failed() != nil || m.ElectionFailed):
+	case p.isCandidate() && (p.election.Failed() != nil || m.ElectionFailed):
 		return "says that its election failed"
 	}
 	queued := 0
@@ -126,12 +126,12 @@ func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	if why := w.unwatchedMember(s, p); why != "" {
 		return why
 	}
-	return snapshotDifference(s, p.member.Mirror.Snapshot())
+	return snapshotDifference(s, p.registered.Mirror.Snapshot())
 }
 
 // unwatchedMember returns a member that a process should and can watch but does not.
 func (w *world) unwatchedMember(s *state.Snapshot, p *process) string {
-	if !w.crashDetection || p.stopRequested {
+	if !w.crashDetection || p.stopRequested || p.host.roles.electionOnly {
 		return ""
 	}
 	me := suspicion.Self{Address: p.host.address, InstanceID: p.id, Lease: int64(p.session().ID())}

@@ -47,6 +47,9 @@ func (c *checks) checkAccusations(accuser *process, r *pb.TxnRequest) {
 	}
 	// A process that starts at an occupied address accuses the occupant, which may be its own record after an
 	// out-of-band change.
+	if h := c.w.hostAt(parsed.Address); h != nil && h.roles.electionOnly {
+		c.fail("P4", "%s accuses %s, which has no server to watch", accuser.id, parsed.Address)
+	}
 	if p := c.livingProcess(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
 		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)
 	}
@@ -92,7 +95,7 @@ type lostWatch struct {
 // recordLostWatcher is called when a process learns that it lost a watcher. Its session must then be confirmed in
 // time.
 func (c *checks) recordLostWatcher(p *process) {
-	s, view := p.session(), p.member.Mirror.Snapshot()
+	s, view := p.session(), p.registered.Mirror.Snapshot()
 	if s == nil || view == nil {
 		return
 	}
@@ -147,7 +150,7 @@ const dialTime = 100 * time.Millisecond
 // recordCrash is called before a process is killed while its kernel survives. It checks later that an unhindered
 // watcher had the process removed in time. The caller holds w.Mu.
 func (c *checks) recordCrash(p *process) {
-	w, view := c.w, p.member.Mirror.Snapshot()
+	w, view := c.w, p.registered.Mirror.Snapshot()
 	if !w.crashDetection || view == nil || w.faults.slow > 0 {
 		return
 	}

@@ -44,6 +44,8 @@ type roles struct {
 	excluded bool // its label excludes it from getting shards
 	proxied  bool // it reaches etcd through a proxy; its watches report no progress
 	asked    bool // its user has an OnAcquire function
+	// electionOnly makes them candidates and nothing else, as package leaderelection does. They have no server.
+	electionOnly bool
 }
 
 func newHost(w *world, address string) *host {
@@ -183,6 +185,6 @@ func (h *host) wasCutOff(since time.Duration) bool {
 	if p == nil {
 		return false
 	}
-	view := p.member.Mirror.Snapshot()
+	view := p.registered.Mirror.Snapshot()
 	return p.facts.blind > 0 || p.facts.waits >= since || view == nil || view.Stale
 }

@@ -56,7 +56,7 @@ func (c *checks) countRefusedMap(d planningDuty) {
 }
 
 // plannerDefect returns the reason why planning is not the duty of the process with that key, or "" if it is. It
-// is the duty of the leader or, beside a leading outside candidate, of the first member in the queue.
+// is the duty of the first node in the queue, whether it leads or not.
 func (c *checks) plannerDefect(d planningDuty) string {
 	keys := c.w.keys
 	if d.mode == leaderelection.ModeFallback {
@@ -74,7 +74,7 @@ func (c *checks) plannerDefect(d planningDuty) string {
 	for key, kv := range c.truth.queue {
 		p := c.processOnLease(keys.Parse(key).Lease)
 		switch {
-		case kv.CreateRevision >= d.token || p == nil ||
+		case kv.CreateRevision >= d.token || p == nil || p.host.roles.electionOnly ||
 			!c.truth.keyExists(keys.Node(p.host.address), p.facts.incarnation):
 		case slices.Contains(c.taints, p.facts.incarnation):
 			c.w.Counts.Count(PlanBeside) // it was no member for a moment
@@ -92,10 +92,10 @@ type planIdle struct {
 }
 
 // checkPlannerActive checks that a leader does not leave shards unmoved. Unless it is hindered, it must have written a
-// map by the time of its slowest retry.
+// map by the time of its slowest retry. A process that takes part in the election only never plans.
 func (c *checks) checkPlannerActive(x *claim) {
 	p, k := x.p, &x.p.facts.sleeps
-	if x.view == nil || x.view.Stale || p.host.wasHindered(c.w.Now()) {
+	if x.view == nil || x.view.Stale || p.host.roles.electionOnly || p.host.wasHindered(c.w.Now()) {
 		*k = planIdle{}
 		return
 	}

@@ -12,10 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/member/registration"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
@@ -29,13 +31,18 @@ const (
 	workTimeout    = 5 * time.Second
 )
 
-// process is one process with one node: a real member with its own connections to etcd and to others.
+// process is one process with one node, or with a part in the election only. It has its own connections to etcd and to
+// others.
 type process struct {
-	w      *world
-	host   *host
-	id     string // the instance id
-	conn   *modeletcd.Conn
-	member *member.Member
+	w    *world
+	host *host
+	id   string // the instance id
+	conn *modeletcd.Conn
+
+	part       part // what it runs
+	registered *registration.Registration
+	election   *leaderelection.LeaderElection
+	shards     *consensusmanager.Shards // nil if it has none
 
 	client *clientv3.Client
 	node   *nodeNetwork // the network side
@@ -56,6 +63,15 @@ type process struct {
 	facts processFacts
 }
 
+// part is what a process runs: a node, or a part in the election only.
+type part interface {
+	// join starts the part and blocks until it has joined the others.
+	join(ctx context.Context) error
+	// leave stops the part. It returns the last session, and the error because of which etcd did not confirm that its
+	// keys are gone.
+	leave() (last *etcdsession.Session, err error)
+}
+
 // startProcess runs a new process on the host.
 func (h *host) startProcess() {
 	w := h.w
@@ -69,9 +85,10 @@ func (h *host) startProcess() {
 	p.client = p.conn.Client()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running, p.stopRunning = context.WithCancel(p.ctx)
-	var err error
-	if p.member, err = member.New(p.config()); err != nil {
-		panic(err) // the configuration is valid
+	if h.roles.electionOnly {
+		p.assembleElectionOnly()
+	} else {
+		p.assembleNode()
 	}
 	w.checks.recordStart(p)
 	w.alter(func() { h.process = p })
@@ -79,11 +96,40 @@ func (h *host) startProcess() {
 	w.wg.Go(p.runMember)
 }
 
-func (p *process) config() member.Config {
+// etcdProcess returns what all parts of the process share.
+func (p *process) etcdProcess() etcd.Process {
+	return etcd.Process{Client: p.client, Keys: p.w.keys, Address: p.host.address, RequestTimeout: requestTimeout,
+		Clock: p.host.now, Random: p.drawFraction, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
+}
+
+// nodePart is a node.
+type nodePart struct {
+	p *process
+	*member.Member
+}
+
+func (p *process) assembleNode() {
+	m, err := member.New(p.nodeConfig())
+	if err != nil {
+		panic(err) // the configuration is valid
+	}
+	p.part, p.registered = nodePart{p, m}, m.Registration
+	p.election, p.shards = m.Consensus.Election(), m.Consensus.Shards()
+}
+
+// join implements part.
+func (n nodePart) join(ctx context.Context) error {
+	n.Start()
+	if err := n.Join(ctx); err != nil {
+		return err
+	}
+	n.StartDuties()
+	return nil
+}
+
+func (p *process) nodeConfig() member.Config {
 	w, r := p.w, p.host.roles
-	c := member.Config{
-		Process: etcd.Process{Client: p.client, Keys: w.keys, Address: p.host.address, RequestTimeout: requestTimeout,
-			Clock: p.host.now, Random: p.drawFraction, Logger: logger{Logger: hclog.NewNullLogger(), p: p}},
+	c := member.Config{Process: p.etcdProcess(),
 		Settings: consensusmanager.Settings{Observer: r.observer, Fallback: r.fallback, WorkTimeout: workTimeout,
 			Planning: w.planSettings(r.shards), DrainTimeout: w.ttl, OnRelease: p.user.release},
 		TTL: w.ttl, Record: state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
@@ -113,10 +159,8 @@ func (p *process) drawFraction() float64 {
 
 // runMember runs the process until it has ended.
 func (p *process) runMember() {
-	p.member.Start()
-	err := p.member.Join(p.running)
+	err := p.part.join(p.running)
 	if err == nil {
-		p.member.StartDuties()
 		p.wg.Go(p.user.runUser)
 		<-p.running.Done()
 	}
@@ -124,7 +168,7 @@ func (p *process) runMember() {
 	if failed {
 		p.logf("gives up: %v", err)
 	}
-	p.stopMember()
+	p.stopPart()
 	if failed {
 		p.w.Mu.Lock()
 		p.w.startAgain(p.host)
@@ -148,10 +192,10 @@ func (p *process) killProcess(withHost bool) {
 }
 
 // leads reports whether the process leads, as LeaderElection.IsLeader does.
-func (p *process) leads() bool { return p.member.Consensus.Election().IsLeader() }
+func (p *process) leads() bool { return p.election.IsLeader() }
 
 // session returns the present session, or nil between two.
-func (p *process) session() *etcdsession.Session { return p.member.Keeper.Current() }
+func (p *process) session() *etcdsession.Session { return p.registered.Keeper.Current() }
 
 // drawDelay draws a duration up to d for an activity of the process.
 func (p *process) drawDelay(what string, d time.Duration) time.Duration {

@@ -139,9 +139,9 @@ func requestResignation(w *world, h *host) {
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
 		if kind == state.RequestResign {
-			_ = p.member.Consensus.Election().RequestResign(ctx) // it may not be possible
+			_ = p.election.RequestResign(ctx) // it may not be possible
 		} else {
-			_ = p.member.Consensus.Election().Transfer(ctx, target)
+			_ = p.election.Transfer(ctx, target)
 		}
 	})
 }
@@ -155,12 +155,12 @@ func (c *checks) recordResignRequest() {
 
 // resign lets the process give up its leadership, if it leads.
 func (p *process) resign() {
-	t, leads := p.member.Consensus.Election().Term()
+	t, leads := p.election.Term()
 	if !leads {
 		return
 	}
 	p.w.checks.recordResigning(t.Token())
-	p.wg.Go(func() { _ = p.member.Consensus.Election().Resign(p.ctx) })
+	p.wg.Go(func() { _ = p.election.Resign(p.ctx) })
 }
 
 // recordResigning is called with a term that is about to end by giving up its key.

@@ -29,12 +29,16 @@ func (w *world) drawSchedule() {
 	w.Etcd.Changed = w.checks.handleChange
 	w.crashDetection = !w.OneIn(4)
 	fallback, far := !w.OneIn(4), w.OneIn(3)
-	for i := range 3 + w.Rand.IntN(3) {
+	count, soleCandidates := 3+w.Rand.IntN(3), schedule.Pick(schedule.NewRand(w.Seed, "election only"), 0, 0, 0, 0, 1, 2)
+	for i := range count {
 		h := newHost(w, fmt.Sprintf("%c:1", 'a'+i))
 		h.roles = roles{observer: w.OneIn(10), fallback: fallback, drains: w.OneIn(10),
 			shards: w.shards, excluded: w.OneIn(10), asked: w.OneIn(2), proxied: w.OneIn(4)}
 		if w.OneIn(12) {
 			h.roles.shards = 0
+		}
+		if i >= count-soleCandidates {
+			h.roles = roles{electionOnly: true, observer: h.roles.observer, proxied: h.roles.proxied}
 		}
 		h.link.Member, h.link.Roams = w.Rand.IntN(w.Members), w.OneIn(3)
 		if far {
@@ -62,8 +66,9 @@ func (w *world) drawSchedule() {
 		w.planFault(end)
 	}
 	w.After(end, w.healAndRecover)
-	w.Log.Addf("", "seed %d: %d hosts, %d members of etcd, TTL %v, crash detection %t, fallback %t; "+
-		"all faults end at %v", w.Seed, len(w.hosts), w.Members, w.ttl, w.crashDetection, fallback, end)
+	w.Log.Addf("", "seed %d: %d hosts, the last %d for the election only, %d members of etcd, TTL %v, "+
+		"crash detection %t, fallback %t; all faults end at %v", w.Seed, len(w.hosts), soleCandidates, w.Members, w.ttl,
+		w.crashDetection, fallback, end)
 }
 
 // ensureStarted starts a process if none runs.

@@ -5,6 +5,7 @@ import "github.com/goverse/goverse/internal/test/schedule"
 // The events that are counted, besides the faults and the outcomes of requests.
 const (
 	TermBegan         = "terms"
+	TermAlone         = "terms of processes in the election only"
 	ActingTerm        = "terms in fallback"
 	Resigned          = "terms ended: resigned"
 	GaveWay           = "terms ended: requested"
@@ -38,7 +39,7 @@ const (
 	Resumed           = "sessions resumed"
 	PlanAccepted      = "shard maps accepted"
 	PlanActing        = "shard maps accepted from an acting leader"
-	PlanOutside       = "shard maps accepted beside an outside candidate"
+	PlanOutside       = "shard maps accepted beside a leader that is no node"
 	PlanTooLate       = "shard maps refused: another member had to plan"
 	PlanOvertaken     = "shard maps refused: another map was written first"
 	PlanBeside        = "shard maps of a second planner: the first one's record was altered out of band"
@@ -93,7 +94,7 @@ func (b besideCause) late() string { return string(b) + ", and the older owner b
 
 // requiredEvents returns the events that a complete run has.
 func requiredEvents() []string {
-	events := []string{TermBegan, ActingTerm, Resigned, GaveWay, Withdrawn, KeyLost, SessionLost, Superseded,
+	events := []string{TermBegan, TermAlone, ActingTerm, Resigned, GaveWay, Withdrawn, KeyLost, SessionLost, Superseded,
 		WorkAwaited, WriteAccepted, WriteRefused, string(schedule.Late), string(schedule.Unanswered), SessionExpired,
 		SessionPaused, SessionRevoked, SessionPermission, SessionKeyLost, WatchCompared, KeyMissed, KeyRewritten,
 		ViewReadAnew, CampaignFailed, Accused, Refuted, Withdrew, DeadRemoved, LivingRemoved, CrashNoticed, FarAccused,

@@ -76,7 +76,7 @@ func (w *world) ownerDeviation(n int, owner sharding.Owner, epoch int64) string 
 		if p == nil || p.host.roles.shards == 0 {
 			continue
 		}
-		served, serves := p.member.Consensus.Shards().Serves(n)
+		served, serves := p.shards.Serves(n)
 		mine := owner == sharding.Owner{Address: h.address, Incarnation: w.checks.lastIncarnation(p)}
 		switch {
 		case mine && !serves:

@@ -31,20 +31,24 @@ func (p *process) requestStop() {
 	p.stopRunning()
 }
 
-// stopMember stops the member as Cluster.Stop does, and ends the process. If the process has died, the stop has no
-// effect on others.
-func (p *process) stopMember() {
-	checks := &p.w.checks
-	var last *etcdsession.Session
-	r := p.member.Stop(p.ctx, member.StopHooks{
-		EndWork:     func(_ context.Context, r *member.StopReport) { checks.checkHandover(p, r) },
-		StopServing: p.stopServing,
-		WriteLast:   func(context.Context) { last = p.session() },
-	})
-	checks.checkStop(p, r, last)
+// stopPart stops the process's part, and ends the process. If the process has died, the stop has no effect on others.
+func (p *process) stopPart() {
+	last, err := p.part.leave()
+	p.w.checks.checkStop(p, last, err)
 	p.w.Mu.Lock()
 	defer p.w.Mu.Unlock()
 	p.killProcess(false)
+}
+
+// leave implements part. It stops the node as Cluster.Stop does.
+func (n nodePart) leave() (last *etcdsession.Session, err error) {
+	p := n.p
+	r := n.Stop(p.ctx, member.StopHooks{
+		EndWork:     func(_ context.Context, r *member.StopReport) { p.w.checks.checkHandover(p, r) },
+		StopServing: p.stopServing,
+		WriteLast:   func(context.Context) { last = p.session() },
+	})
+	return last, r.Left
 }
 
 // stopServing simulates the server's part in a stop.
@@ -58,7 +62,12 @@ func (p *process) stopServing(ctx context.Context, r *member.StopReport) {
 	}
 	wait.For(ctx, p.drawDelay("serves to the end", 200*time.Millisecond))
 	r.RecordStep("stop serving", context.Cause(ctx))
-	p.w.alter(func() { p.facts.stop.workEnded = true })
+	p.recordWorkEnded()
+}
+
+// recordWorkEnded records whether the process has ended all its work.
+func (p *process) recordWorkEnded() {
+	p.w.alter(func() { p.facts.stop.workEnded = !p.user.works() })
 }
 
 // stopFacts holds the checks' knowledge of a process's stop.
@@ -86,7 +95,7 @@ func (f *stopFacts) examineSession() (valid, closed bool) {
 // checkHandover is called when a stopping process has released its shards. Others must own them, if they could take
 // them.
 func (c *checks) checkHandover(p *process, r *member.StopReport) {
-	s := p.member.Mirror.Snapshot()
+	s := p.registered.Mirror.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !p.stopRequested || p.dead.Load() {
@@ -141,12 +150,11 @@ func (p *process) couldHandOver(s *state.Snapshot) bool {
 
 // checkNotServing checks that a process serves no shard any more when its server stops.
 func (c *checks) checkNotServing(p *process, r *member.StopReport) {
-	shards := p.member.Consensus.Shards()
-	if shards == nil || len(r.CutShort) > 0 {
+	if p.shards == nil || len(r.CutShort) > 0 {
 		return
 	}
-	for n := range shards.Count() {
-		if _, serves := shards.Serves(n); serves {
+	for n := range p.shards.Count() {
+		if _, serves := p.shards.Serves(n); serves {
 			c.mu.Lock()
 			c.fail("P5", "%s stops serving while it serves shard %d", p.id, n)
 			c.mu.Unlock()
@@ -168,13 +176,13 @@ func (c *checks) checkLeftRecord(p *process, value []byte) {
 // checkStop is called when a process has stopped. It checks that the process is not registered any more, and that it
 // owns none of the shards it handed over. A planner that had not seen it leave may have assigned it a shard later;
 // that shard is reassigned.
-func (c *checks) checkStop(p *process, r *member.StopReport, last *etcdsession.Session) {
+func (c *checks) checkStop(p *process, last *etcdsession.Session, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !p.stopRequested {
 		return
 	}
-	if r.Left != nil || p.ctx.Err() != nil {
+	if err != nil || p.ctx.Err() != nil {
 		c.w.Counts.Count(StopSilent)
 		return
 	}

@@ -50,6 +50,9 @@ var shardMoves = map[string]string{"assigned": ShardAssigned, "drained": ShardDr
 // checkTermBegan checks every new term.
 func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mode) {
 	c.w.Counts.Count(TermBegan)
+	if p.host.roles.electionOnly {
+		c.w.Counts.Count(TermAlone)
+	}
 	k := &p.facts
 	if k.token != 0 && c.workStillRuns(p, k.token) {
 		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, token, k.token)
@@ -122,7 +125,7 @@ var termEnds = map[leaderelection.Reason]string{leaderelection.ReasonResigned: R
 func (c *checks) recordSent(p *process, k requestKind, request any) (by planningDuty) {
 	switch k {
 	case requestPlan, requestGuardedWrite:
-		guards, _ := p.member.Consensus.Election().Duty()
+		guards, _ := p.election.Duty()
 		c.mu.Lock()
 		by = planningDuty{mode: p.facts.mode, token: p.facts.token, lease: p.facts.lease}
 		if k == requestPlan && len(guards) > 0 {

@@ -52,7 +52,7 @@ func (u *nodeUser) runUser() {
 	}
 	var err error
 	for err == nil {
-		err = u.p.member.Consensus.Election().Lead(u.p.ctx, u.leadTerm)
+		err = u.p.election.Lead(u.p.ctx, u.leadTerm)
 	}
 	if !errors.Is(err, leaderelection.ErrStopped) && u.p.ctx.Err() == nil {
 		u.p.w.Fail("%s: Lead: %v", u.p.id, err)
@@ -87,6 +87,18 @@ func (u *nodeUser) functionRuns(token int64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.inside[token] > 0
+}
+
+// works reports whether a function of any term runs.
+func (u *nodeUser) works() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, running := range u.inside {
+		if running > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // writeUnderFence writes under the term's fence until the term is over.
@@ -149,7 +161,7 @@ func (u *nodeUser) release(context.Context, int) {
 
 // runCalls runs calls in shards.
 func (u *nodeUser) runCalls() {
-	shards := u.p.member.Consensus.Shards()
+	shards := u.p.shards
 	for u.p.ctx.Err() == nil {
 		wait.For(u.p.ctx, u.drawBetween(0, u.p.w.ttl/4))
 		u.mu.Lock()
