@@ -264,6 +264,9 @@ func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 }
 
 func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
+	if suspicion.LeftToLease(w.member) { // as its record says that was written since the accusation
+		return suspicion.NotRemoved
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := w.accuser.removeAccused(ctx, w.member, w.accusationRevision)

@@ -147,7 +147,7 @@ func TestDistanceGrowsSoonAndShrinksOnceAMinute(t *testing.T) {
 func TestWhoIsLeftToItsLease(t *testing.T) {
 	const ttl = 10 * time.Second
 	left := func(d Distance) bool {
-		r := state.Record{TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
+		r := state.Record{InstanceID: "i", TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
 		return LeftToLease(&state.Member{Record: r})
 	}
 	d, now := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), noon
@@ -169,7 +169,8 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl")) * time.Second
-		m := &state.Member{Record: state.Record{TTL: int64(ttl / time.Second), RoundTripMS: farthestStep(ttl).Milliseconds()}}
+		m := &state.Member{Record: state.Record{InstanceID: "i", TTL: int64(ttl / time.Second),
+			RoundTripMS: farthestStep(ttl).Milliseconds()}}
 		require.False(t, LeftToLease(m))
 		require.Greater(t, GracePeriod(0, 0, m), ttl/5, "longer than a request of a session's round may take")
 		m.RoundTripMS = stepUp(farthestStep(ttl) + ms).Milliseconds()

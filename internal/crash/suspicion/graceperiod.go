@@ -24,10 +24,11 @@ func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 }
 
 // LeftToLease reports whether m cannot be removed on evidence, because it is so far from etcd that most of its lease
-// would have expired by the end of its grace period, or because it has no server to answer watchers. Such a member is
-// not accused.
+// would have expired by the end of its grace period, because it has no server to answer watchers, or because its record
+// is unreadable, which may be either. Such a member is not accused.
 func LeftToLease(m *state.Member) bool {
-	return m.ElectionOnly || m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
+	return m.ElectionOnly || m.InstanceID == "" ||
+		m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
 }
 
 // LeastTTL returns the smallest TTL, in whole seconds, with which a member at that round trip is not left to its

@@ -11,7 +11,7 @@ import (
 )
 
 func at(roundTrip time.Duration, ttl int64) *state.Member {
-	return &state.Member{Record: state.Record{RoundTripMS: roundTrip.Milliseconds(), TTL: ttl}}
+	return &state.Member{Record: state.Record{InstanceID: "i", RoundTripMS: roundTrip.Milliseconds(), TTL: ttl}}
 }
 
 func TestGracePeriod(t *testing.T) {
@@ -43,7 +43,9 @@ func TestLeftToLease(t *testing.T) {
 	require.True(t, LeftToLease(at(160*ms, 2)))
 	require.True(t, LeftToLease(at(25*ms, 0)), "a record without a TTL")
 	require.True(t, LeftToLease(at(time.Duration(math.MaxInt64), 10)), "a record that somebody altered")
-	require.False(t, LeftToLease(&state.Member{Record: state.Record{RoundTripMS: -1}}))
+	require.False(t, LeftToLease(&state.Member{Record: state.Record{InstanceID: "i", RoundTripMS: -1}}))
+	require.True(t, LeftToLease(&state.Member{}), "the record is unreadable")
+	require.True(t, LeftToLease(&state.Member{Record: state.Record{InstanceID: "i", ElectionOnly: true}}))
 	for trip := nearLimit; trip < 2*time.Second; trip += 7 * ms {
 		ttl := LeastTTL(trip)
 		require.False(t, LeftToLease(at(trip, int64(ttl/time.Second))))

@@ -51,15 +51,16 @@ func AccusationsAgainst(s *state.Snapshot, me Self) []*state.Accusation {
 	return out
 }
 
-// VoidAccusations returns the accuser's accusations of incarnations that are no longer registered. Such an accusation
-// was written by a delayed request, or is left over because another node removed the member first.
+// VoidAccusations returns the accuser's accusations of incarnations that are no longer registered, or that are left to
+// their lease by now. Such an accusation was written by a delayed request, is left over because another node removed
+// the member first, or was written by a record that has changed.
 func VoidAccusations(s *state.Snapshot, accuser string) []*state.Accusation {
 	var out []*state.Accusation
 	for _, a := range s.Accusations {
 		if a.Accuser != accuser {
 			continue
 		}
-		if m := s.Member(a.Address); m == nil || m.Incarnation != a.Incarnation {
+		if m := s.Member(a.Address); m == nil || m.Incarnation != a.Incarnation || LeftToLease(m) {
 			out = append(out, a)
 		}
 	}

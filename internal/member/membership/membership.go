@@ -42,7 +42,7 @@ var ErrIDTaken = errors.New("the identity is taken by another process that lives
 var errDetectionOff = errors.New("crash detection is off")
 
 // errFar is the reason not to remove a predecessor that was left to its lease.
-var errFar = errors.New("it was too far from etcd for crash detection")
+var errFar = errors.New("it was too far from etcd for crash detection, or its record is unreadable")
 
 const identifyTimeout = time.Second
 
