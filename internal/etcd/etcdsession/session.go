@@ -99,6 +99,8 @@ type Session struct {
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	period      atomic.Pointer[Period]         // changed with mu held
 	ended       atomic.Bool
+	revokeSent  atomic.Bool                     // a request to revoke the lease was sent
+	goneEarly   atomic.Bool                     // see RevokedEarly
 	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
 
@@ -225,12 +227,23 @@ func (s *Session) Close(ctx context.Context) error {
 	s.EndLocally(session.ReasonClosed, nil)
 	s.wg.Wait()
 	s.endRenewals()
-	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil &&
-		!errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	again := s.revokeSent.Swap(true)
+	_, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if !again && !s.LeaseEnded() {
+			s.goneEarly.Store(true)
+		}
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}
 	return nil
 }
+
+// RevokedEarly reports whether Close found that the lease was gone although, as last renewed, it had not run out. It
+// reports false if an earlier request of Close may have revoked it.
+func (s *Session) RevokedEarly() bool { return s.goneEarly.Load() }
 
 // Suspected reports whether new claims on the session must wait: there is a sign that others may consider this
 // process gone, which etcd has not cleared yet (see [Session.Suspect]), or a pause prevents new work. Existing

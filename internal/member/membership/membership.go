@@ -118,6 +118,9 @@ func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError
 // ctx's cause and ErrAddressTaken.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
+	if former := m.session; former != nil && former.RevokedEarly() {
+		m.revokedEarly = true // it was lost for another reason before it could learn that
+	}
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.RaftTerm()
 	m.record.RevokedEarly = m.revokedEarly

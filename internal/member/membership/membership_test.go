@@ -129,6 +129,29 @@ func TestWhatIsReportedOfALostSession(t *testing.T) {
 	require.True(t, m.Record().RevokedEarly)
 }
 
+// A session may be lost for another reason before it can learn that etcd has revoked its lease.
+func TestRevocationFoundAfterTheLoss(t *testing.T) {
+	t.Parallel()
+	for _, revoked := range []bool{true, false} {
+		m, s, _ := register(t)
+		ctx := etcdtest.Context(t)
+		s.EndLocally(session.ReasonPermission, nil) // before it can notice the revocation
+		if revoked {
+			_, err := m.cfg.Client.Revoke(ctx, s.ID())
+			require.NoError(t, err)
+		}
+		m.SessionLost(s, &session.LostError{Reason: session.ReasonPermission})
+		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.Close(ctx), "it has revoked the lease itself")
+		next, err := etcdsession.Open(ctx, etcdsession.Config{Process: etcd.Process{Client: m.cfg.Client},
+			TTL: 10 * time.Second})
+		require.NoError(t, err)
+		require.NoError(t, m.Register(ctx, next))
+		require.Equal(t, revoked, m.Record().RevokedEarly)
+		require.NoError(t, next.Close(ctx))
+	}
+}
+
 func TestRenewalsOfAnotherLease(t *testing.T) {
 	var r leaseRenewals
 	for _, remaining := range []int64{3, 2, 1} {
