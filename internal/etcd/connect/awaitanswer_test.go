@@ -237,6 +237,23 @@ func TestHowAwaitTries(t *testing.T) {
 	})
 }
 
+// A problem that is found when the time has run out is not retried: the error says it, and the log does not.
+func TestOutageWhenTheTimeHasRunOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logtest.Buffer{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		said := Config{Logger: log.Logger()}.newOutageLog(ctx)
+		<-ctx.Done()
+		p := &problem{}
+		said.logOutage(p)
+		require.Empty(t, log.String())
+		require.Equal(t, p, said.lastProblem)
+		said.logRecovery()
+		require.Empty(t, log.String())
+	})
+}
+
 func TestAwaitThatIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}

@@ -27,13 +27,15 @@ func (c Config) newOutageLog(ctx context.Context) *outageLog {
 // logOutage is called repeatedly while etcd does not answer.
 func (r *outageLog) logOutage(p *problem) {
 	r.lastProblem = p
-	if !r.warned.IsZero() && time.Since(r.warned) < remindEvery {
+	left := time.Until(r.until)
+	over := !r.until.IsZero() && left <= 0 // there is no other attempt
+	if over || !r.warned.IsZero() && time.Since(r.warned) < remindEvery {
 		return
 	}
 	r.warned = time.Now()
 	var about []any
 	if !r.until.IsZero() {
-		about = append(about, "at_most", time.Until(r.until).Round(time.Second/10).String())
+		about = append(about, "at_most", left.Round(time.Second/10).String())
 	}
 	r.log.Warn("etcd does not answer, retrying", append(about, "error", p)...)
 }
