@@ -128,6 +128,7 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		s.recordLeaseGone()
 		s.EndLocally(session.ReasonRevoked, err)
 		return err
 	case errors.Is(err, rpctypes.ErrPermissionDenied):

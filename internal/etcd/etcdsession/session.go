@@ -99,7 +99,7 @@ type Session struct {
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	period      atomic.Pointer[Period]         // changed with mu held
 	ended       atomic.Bool
-	revokeSent  atomic.Bool                     // a request to revoke the lease was sent
+	revoked     atomic.Bool                     // Close has revoked the lease
 	goneEarly   atomic.Bool                     // see RevokedEarly
 	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
@@ -227,22 +227,26 @@ func (s *Session) Close(ctx context.Context) error {
 	s.EndLocally(session.ReasonClosed, nil)
 	s.wg.Wait()
 	s.endRenewals()
-	again := s.revokeSent.Swap(true)
-	_, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		if !again && !s.LeaseEnded() {
-			s.goneEarly.Store(true)
-		}
-		return nil
-	}
-	if err != nil {
+	switch _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		s.recordLeaseGone()
+	case err != nil:
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}
+	s.revoked.Store(true)
 	return nil
 }
 
-// RevokedEarly reports whether Close found that the lease was gone although, as last renewed, it had not run out. It
-// reports false if an earlier request of Close may have revoked it.
+// recordLeaseGone records that etcd has answered that the lease does not exist.
+func (s *Session) recordLeaseGone() {
+	if !s.revoked.Load() && !s.LeaseEnded() {
+		s.goneEarly.Store(true)
+	}
+}
+
+// RevokedEarly reports whether etcd has answered that the lease is gone although, as last renewed, it had not run out.
+// If the session is lost for another reason first, such as a missing key, RevokedEarly knows it once Close has returned.
+// It may also report true if the answer to an earlier request of Close was lost.
 func (s *Session) RevokedEarly() bool { return s.goneEarly.Load() }
 
 // Suspected reports whether new claims on the session must wait: there is a sign that others may consider this

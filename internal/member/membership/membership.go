@@ -18,7 +18,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
@@ -83,7 +82,7 @@ type Membership struct {
 	lastErr     error // of the last attempt to register; nil if etcd answered it
 	distance    etcdDistance
 
-	revokedEarly bool // the last session was revoked early
+	revokedEarly bool // the lease of the last registered session, or of one since then, was revoked early
 }
 
 // New returns a membership. Nothing runs before Run, and nothing is written before Register.
@@ -101,25 +100,13 @@ func (m *Membership) LastError() error {
 	return m.lastErr
 }
 
-// SessionLost notes how a session was lost, for the next record. A revoked lease may first show as a missing
-// node key, between a renewal and the read that confirms it. So a missing key counts as an early revocation,
-// too. If in fact only the key was deleted, out of band or by an accusation, others wait longer than they need
-// to.
-func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
-	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
-	early := gone && !s.LeaseEnded() // also if suspended: others do not know that
-	m.mu.Lock()
-	m.revokedEarly = early
-	m.mu.Unlock()
-}
-
 // Register writes the node key of a new session. A node key is only ever created where none exists; see freeAddress
 // for the case that one does. It blocks until the node is registered, or ctx or the session ends. Errors are
 // ctx's cause and ErrAddressTaken.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
-	if former := m.session; former != nil && former.RevokedEarly() {
-		m.revokedEarly = true // it was lost for another reason before it could learn that
+	if former := m.session; former != nil && (m.incarnation != 0 || former.RevokedEarly()) {
+		m.revokedEarly = former.RevokedEarly() // also if it was suspended: others do not know that
 	}
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.RaftTerm()

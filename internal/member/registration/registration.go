@@ -73,7 +73,6 @@ func New(cfg Config) (*Registration, error) {
 
 // handleLostSession is called for each lost session.
 func (r *Registration) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
-	r.Membership.SessionLost(s, lost)
 	if r.cfg.OnLost != nil {
 		r.cfg.OnLost(s, lost)
 	}

@@ -51,9 +51,9 @@ var ofSessions = []Mutant{{
 	Name: "early-revocation-unreported",
 	What: "a member that missed its node key before its lease does not report that etcd revoked that early",
 	In:   []string{simulation},
-	Edits: []Edit{{"internal/member/membership/membership.go",
-		`lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost`,
-		`lost.Reason == session.ReasonRevoked`}},
+	Edits: []Edit{{"internal/etcd/etcdsession/session.go",
+		`		s.recordLeaseGone()
+	case err`, `	case err`}},
 }, {
 	Name: "pause-trusted",
 	What: "a process that stood still claims on what it had, though etcd may have revoked its lease early",

@@ -142,7 +142,7 @@ func (p *process) couldHandOver(s *state.Snapshot) bool {
 	})
 	planners := slices.ContainsFunc(s.Queue, func(q *state.Candidate) bool {
 		m := s.MemberOf(q)
-		return m != nil && !m.Stopping && q.CreateRevision < p.facts.stop.requested &&
+		return m != nil && !m.Stopping && !m.ElectionOnly && q.CreateRevision < p.facts.stop.requested &&
 			stayed(sharding.Owner{Address: m.Address, Incarnation: m.Incarnation})
 	})
 	return takers && planners
