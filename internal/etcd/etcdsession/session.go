@@ -245,8 +245,8 @@ func (s *Session) recordLeaseGone() {
 }
 
 // RevokedEarly reports whether etcd has answered that the lease is gone although, as last renewed, it had not run out.
-// If the session is lost for another reason first, such as a missing key, RevokedEarly knows it once Close has returned.
-// It may also report true if the answer to an earlier request of Close was lost.
+// If the session is lost for another reason first, such as a missing key, RevokedEarly knows it once Close has
+// returned. It may also report true if the answer to an earlier request of Close was lost.
 func (s *Session) RevokedEarly() bool { return s.goneEarly.Load() }
 
 // Suspected reports whether new claims on the session must wait: there is a sign that others may consider this

@@ -110,8 +110,8 @@ func TestRecordIsWritten(t *testing.T) {
 	require.True(t, own.Stopping && own.Draining && own.Left)
 }
 
-// If etcd revokes leases that were renewed, a member must report that about its own. Its session may be lost for another
-// reason before it can learn that: because its node key is missing, or a renewal is denied.
+// If etcd revokes leases that were renewed, a member must report that about its own. Its session may be lost for
+// another reason before it can learn that: because its node key is missing, or a renewal is denied.
 func TestWhatIsReportedOfALostSession(t *testing.T) {
 	t.Parallel()
 	m, s, _ := register(t)
