@@ -49,5 +49,6 @@ func (c Config) connectConfig(w connect.SettingNames) connect.Config {
 // connectEtcd creates the client and waits until etcd answers.
 func (c *Cluster) connectEtcd(ctx context.Context) (*clientv3.Client, error) {
 	return registration.AwaitEtcd(ctx, c.cfg.connectConfig(connect.SettingNamesOf(ctx)),
-		etcd.Process{Keys: c.keys, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log})
+		etcd.Process{Keys: c.keys, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log},
+		registration.RequiredRights(c.keys))
 }

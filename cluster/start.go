@@ -130,7 +130,8 @@ func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
 
 // joinError adds the last failure to the error of a node that could not join in time.
 func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error {
-	err = registration.ExplainJoin(ctx, c.cfg.connectConfig(connect.SettingNamesOf(ctx)), c.keys, err, p.LastError())
+	err = registration.ExplainJoin(ctx, c.cfg.connectConfig(connect.SettingNamesOf(ctx)),
+		registration.RequiredRights(c.keys), err, p.LastError())
 	return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 }
 

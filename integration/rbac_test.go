@@ -318,7 +318,7 @@ func TestLeastRights(t *testing.T) {
 		locks.mustGoversed(t, "lock", "nightly", "--", "true")
 
 		before := keysBelow(t, admin)
-		for _, r := range []*userRights{operators, execs, locks} {
+		for _, r := range []*userRights{grant(t, etcd, admin, access.Election), operators, execs, locks} {
 			r.checkEachRight(t)
 		}
 		require.Equal(t, before, keysBelow(t, admin))

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/etcd/access"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/member/membership"
@@ -155,7 +156,7 @@ func (r *Runner) assemble(client *clientv3.Client) (err error) {
 	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL, Process: process,
 		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true},
 		Explain: func(err error) error {
-			return r.connection.Explain(context.Background(), err, registration.RequiredRights(r.keys))
+			return r.connection.Explain(context.Background(), err, r.requiredRights())
 		}})
 	if err != nil {
 		return err
@@ -194,24 +195,27 @@ func (r *Runner) Start(ctx context.Context) error {
 	return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
 }
 
+// requiredRights names the rights that this process needs at etcd.
+func (r *Runner) requiredRights() string { return access.RequiredRights(r.keys, access.Election) }
+
 // join starts the parts and waits until this process is queued.
 func (r *Runner) join(ctx context.Context) error {
 	_, err := registration.AwaitEtcd(ctx, r.connection, etcd.Process{Keys: r.keys,
-		RequestTimeout: r.cfg.RequestTimeout, Logger: r.cfg.Logger})
+		RequestTimeout: r.cfg.RequestTimeout, Logger: r.cfg.Logger}, r.requiredRights())
 	if err != nil {
 		return err
 	}
 	r.joined = true
 	r.registration.Start()
 	if _, err := r.registration.AwaitRegistered(ctx); err != nil {
-		return registration.ExplainJoin(ctx, r.connection, r.keys, err, r.registration.LastError())
+		return registration.ExplainJoin(ctx, r.connection, r.requiredRights(), err, r.registration.LastError())
 	}
 	if err := r.participation.Start(ctx); err != nil {
 		return err
 	}
 	// There is no fallback. If etcd denies the candidate's key, this process cannot take part.
 	if err := r.election.Failed(); err != nil {
-		return r.connection.Explain(context.WithoutCancel(ctx), err, registration.RequiredRights(r.keys))
+		return r.connection.Explain(context.WithoutCancel(ctx), err, r.requiredRights())
 	}
 	return nil
 }

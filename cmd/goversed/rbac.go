@@ -28,8 +28,9 @@ func newRBAC() *cobra.Command {
 rights that a program needs, and a user that has it. It asks nobody: an administrator of etcd
 runs the script, once. goversed doctor then finds what is denied.
 
---for says whose rights: those of a node (the default), of goversed exec or lock, or of an
-operator, who runs goversed status, transfer, drain, elections and effects.`,
+--for says whose rights: those of a node (the default), of a program that takes part in the
+cluster's election only, of goversed exec or lock, or of an operator, who runs goversed status,
+transfer, drain, elections and effects.`,
 		Example: `  goversed rbac
   goversed rbac --prefix /orders --user orders --password-file password | ETCDCTL_USER=root:secret sh -e
   goversed rbac --for lock --role nightly --user nightly`,
@@ -44,7 +45,7 @@ operator, who runs goversed status, transfer, drain, elections and effects.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
-	fs.StringVar(&f.program, "for", string(access.Node), "whose rights: node, exec, lock or operator")
+	fs.StringVar(&f.program, "for", string(access.Node), "whose rights: node, election, exec, lock or operator")
 	fs.StringVar(&f.role, "role", "", "name of the role (default: the user's, or goverse, and what --for says)")
 	fs.StringVar(&f.user, "user", "goverse", "name of the user; none makes none")
 	fs.StringVar(&f.passwordFile, "password-file", "", "`file` from which the script reads the user's password (default: "+
@@ -86,8 +87,12 @@ func (f *rbacFlags) config() (access.Role, error) {
 
 func printCommands(out io.Writer, role access.Role) error {
 	text := &strings.Builder{}
-	fmt.Fprintf(text, "# For goversed %s under %s, by a user with etcd's role root. Access control itself is turned on\n"+
-		"# once, when root has a password: etcdctl auth enable\n", role.Program, role.Keys.Prefix())
+	program := "goversed " + string(role.Program)
+	if role.Program == access.Election {
+		program = "a program with cluster/leaderelection alone,"
+	}
+	fmt.Fprintf(text, "# For %s under %s, by a user with etcd's role root. Access control itself is turned on\n"+
+		"# once, when root has a password: etcdctl auth enable\n", program, role.Keys.Prefix())
 	if role.Program == access.Node {
 		fmt.Fprintf(text, "# A program that links Goverse needs the same, and rights on what it keeps in etcd itself.\n")
 	}

@@ -24,6 +24,8 @@ type Program string
 const (
 	// Node is a process that links Goverse, or goversed node.
 	Node Program = "node"
+	// Election is a process that takes part in the cluster's election and nothing else; see package leaderelection.
+	Election Program = "election"
 	// Exec is goversed exec.
 	Exec Program = "exec"
 	// Lock is goversed lock.
@@ -33,7 +35,7 @@ const (
 )
 
 // Programs returns all kinds.
-func Programs() []Program { return []Program{Node, Exec, Lock, Operator} }
+func Programs() []Program { return []Program{Node, Election, Exec, Lock, Operator} }
 
 // ParseProgram returns the Program with the given name. Its errors match ErrBadProgram and list the choices.
 func ParseProgram(s string) (Program, error) {
@@ -121,6 +123,8 @@ func Ranges(keys state.Keys, p Program) []Range {
 		return []Range{locks}
 	case Operator:
 		return operatorRanges(keys, elections)
+	case Election:
+		return electionRanges(keys)
 	}
 	events := prefixRange(keys.Prefix()+"/events/", ReadWrite, "the log of events")
 	work := prefixRange(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
@@ -134,6 +138,26 @@ func Ranges(keys state.Keys, p Program) []Range {
 			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.Silences(), "silent nodes"}, {keys.ShardMap(), "the shard map"},
 			{keys.Prefix() + "/shards/released/", "released shards"}}}
 	return []Range{elections, events, own, work}
+}
+
+func electionRanges(keys state.Keys) []Range {
+	queue, nodes := prefixRange(keys.Queue(), ReadWrite, "candidacy"), prefixRange(keys.Nodes(), ReadWrite, "registration")
+	queue.Always, nodes.Always = true, true
+	return []Range{
+		{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: Read, Always: true, Purpose: "the members and the leader"},
+		{Start: keys.Request(), Right: ReadWrite, Purpose: "transfers", Parts: []Part{{keys.Request(), "requests"}}},
+		queue, nodes}
+}
+
+// RequiredRights names the rights that every program of that kind needs, as in a sentence.
+func RequiredRights(keys state.Keys, p Program) string {
+	var all []string
+	for _, r := range Ranges(keys, p) {
+		if r.Always {
+			all = append(all, r.Right.Words()+" on "+r.String())
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func operatorRanges(keys state.Keys, elections Range) []Range {

@@ -55,6 +55,13 @@ func TestRangesHoldTheKeys(t *testing.T) {
 	}
 }
 
+func TestRequiredRights(t *testing.T) {
+	k := keys(t, "/g")
+	require.Equal(t, "READ and WRITE on the range /g/leader- to /g/shards0", RequiredRights(k, Node))
+	require.Equal(t, "READ on the range /g/leader- to /g/shards0, READ and WRITE on the prefix /g/leader/, "+
+		"READ and WRITE on the prefix /g/nodes/", RequiredRights(k, Election))
+}
+
 func TestPrograms(t *testing.T) {
 	for _, p := range Programs() {
 		read, err := ParseProgram(string(p))
@@ -63,7 +70,7 @@ func TestPrograms(t *testing.T) {
 	}
 	_, err := ParseProgram("x")
 	require.ErrorIs(t, err, ErrBadProgram)
-	require.EqualError(t, err, `unknown program "x": give node, exec, lock or operator`)
+	require.EqualError(t, err, `unknown program "x": give node, election, exec, lock or operator`)
 }
 
 // The README shows the same commands.

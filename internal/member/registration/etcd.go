@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/etcd/access"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdversion"
 	"github.com/goverse/goverse/internal/state"
@@ -15,34 +16,33 @@ import (
 
 // AwaitEtcd waits until etcd lets this process read the cluster's range, and returns the client; see
 // [connect.Config.AwaitAnswer]. It warns of servers that can revoke leases that were renewed. Of p it uses the keys,
-// the time-out and the logger.
-func AwaitEtcd(ctx context.Context, connection connect.Config, p etcd.Process) (*clientv3.Client, error) {
+// the time-out and the logger. needs names the rights that this process needs.
+func AwaitEtcd(ctx context.Context, connection connect.Config, p etcd.Process, needs string) (*clientv3.Client,
+	error) {
 	client, err := connection.AwaitAnswer(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Get(ctx, p.Keys.RangeStart(), clientv3.WithRange(p.Keys.RangeEnd()), clientv3.WithCountOnly())
 			return err
 		},
-		Timeout: p.RequestTimeout, Needs: RequiredRights(p.Keys)})
+		Timeout: p.RequestTimeout, Needs: needs})
 	if err == nil {
 		warnOldServers(ctx, p, client)
 	}
 	return client, err
 }
 
-// RequiredRights describes the rights that the etcd user of a registered process needs.
-func RequiredRights(keys state.Keys) string {
-	return "READ and WRITE on the range " + keys.RangeStart() + " to " + keys.RangeEnd()
-}
+// RequiredRights names the rights that the etcd user of a node needs.
+func RequiredRights(keys state.Keys) string { return access.RequiredRights(keys, access.Node) }
 
 // ExplainJoin adds the trouble behind the error of a process that could not join in time, with its remedy. trouble may
-// be nil.
-func ExplainJoin(ctx context.Context, connection connect.Config, keys state.Keys, err, trouble error) error {
+// be nil. needs names the rights that this process needs.
+func ExplainJoin(ctx context.Context, connection connect.Config, needs string, err, trouble error) error {
 	if trouble == nil {
 		return err
 	}
 	isErr := errors.Is(err, trouble)
 	if connect.LacksPermission(trouble) {
-		trouble = connection.Explain(context.WithoutCancel(ctx), trouble, RequiredRights(keys))
+		trouble = connection.Explain(context.WithoutCancel(ctx), trouble, needs)
 	}
 	if isErr && errors.Is(err, trouble) {
 		return err
