@@ -32,6 +32,9 @@ type Node struct {
 	Place    int                 `json:"place"`    // in the queue, counted from 1; 0 if it is not queued
 	Draining bool                `json:"draining"` // it gives up its shards, and gets none
 	Stopping bool                `json:"stopping"` // it is about to leave
+	// ElectionOnly is set for a process that takes part in the election and in nothing else. Its address is a name: it
+	// has no server, and no shards.
+	ElectionOnly bool `json:"election_only"`
 	// SeenSince is the time at which the responding node first saw this incarnation, by its own clock. etcd keeps
 	// no time of registration. For nodes that registered before the responding node, it is the time at which that
 	// one joined.
@@ -97,7 +100,7 @@ func newNodes(self string, table cluster.MemberTable, q listQuery) Nodes {
 func newNode(m cluster.MemberRow) Node {
 	n := Node{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
 		APIURL: apiURL(m.HTTPAddress), State: m.State, Place: m.Place, Draining: m.Draining, Stopping: m.Stopping,
-		SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
+		ElectionOnly: m.ElectionOnly, SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
 		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
 		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo}
 	switch {

@@ -27,4 +27,5 @@ func TestNodeOf(t *testing.T) {
 	require.Equal(t, []any{"silent", int64(4), 2}, []any{silent.Health, silent.SilentSeconds, silent.SilentTo})
 	m.Suspected = true
 	require.Equal(t, "suspected", newNode(m).Health)
+	require.True(t, newNode(cluster.MemberRow{Member: cluster.Member{Address: "id", ElectionOnly: true}}).ElectionOnly)
 }

@@ -444,6 +444,7 @@ function inOrder(nodes) {
     : typeof a === "string" ? sense * a.localeCompare(b, "en", { numeric: true }) : a < b ? -sense : sense).map(([, n]) => n);
 }
 const words = (n) => [n.address, n.hostname, n.state, n.health, n.version, n.draining && "draining", n.stopping && "stopping",
+  n.election_only && "election only",
   ...Object.entries(n.labels).map(([k, v]) => `${k}=${v}`)].filter(Boolean).join(" ").toLowerCase();
 
 function paintNodes() {
@@ -465,6 +466,8 @@ function paintNodes() {
       [who(n.address, true), n.address === self() ? [" ", el("span", { class: "tag" }, "this node")] : ""],
       el("span", { class: "tags" },
         el("span", { class: n.state === "leader" ? "tag main" : "tag" }, icon(stateIcon[n.state] ?? "dot"), n.state),
+        n.election_only ? el("span", { class: "tag", title: "A process of the election: it has no server and no shards" },
+          "election only") : "",
         n.draining ? el("span", { class: "tag warn" }, icon("drain"), "draining") : "",
         n.stopping ? el("span", { class: "tag warn" }, icon("stop"), "stopping") : ""),
       n.place ? num(n.place) : "–",
@@ -478,7 +481,8 @@ function paintNodes() {
       Object.keys(n.labels).length ? el("span", { class: "tags" }, Object.entries(n.labels).sort().map(([k, v]) =>
         el("span", { class: "tag label", title: `${k}=${v}` }, `${k}=${v}`))) : el("span", { class: "soft" }, "–"),
       ...(token ? [el("div", { class: "buttons" },
-        n.draining ? act("undrain", "Undrain…", { node: n.address }) : act("drain", "Drain…", { node: n.address }),
+        n.election_only ? "" : n.draining ? act("undrain", "Undrain…", { node: n.address })
+          : act("drain", "Drain…", { node: n.address }),
         n.state === "candidate" ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
     ],
   })), order) : el("p", { class: "empty" }, all.nodes.length ? "No node fits the filter." : "No node is registered.")]);

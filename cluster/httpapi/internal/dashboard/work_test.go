@@ -7,9 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/browser"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 type noEvents struct{}
@@ -83,5 +86,15 @@ func TestWork(t *testing.T) {
 	p.Await(t, `document.querySelector("#events").textContent.includes(" drains")`)
 	act(t, p, `[data-act=undrain]`, "", "may have shards again")
 	p.Await(t, `!document.querySelector("#nodes tbody").textContent.includes("draining")`)
+
+	// A process of the election only has no shards to give up, and may lead.
+	_, runner, err := leaderelection.New(leaderelection.Config{Client: c.Client(), EtcdPrefix: clustertest.Prefix,
+		ID: "only"})
+	require.NoError(t, err)
+	require.NoError(t, runner.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, runner.Stop(context.Background())) })
+	p.Await(t, `[...document.querySelectorAll("#nodes tbody tr")].some((r) => r.textContent.includes("election only"))`)
+	p.Await(t, count(`[data-act=transfer][data-to=only]`, 1))
+	require.True(t, browser.Eval[bool](t, p, count(`[data-act=drain][data-node=only]`, 0)))
 	p.RequireClean(t, origin)
 }
