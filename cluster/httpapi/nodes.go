@@ -100,8 +100,9 @@ func newNodes(self string, table cluster.MemberTable, q listQuery) Nodes {
 func newNode(m cluster.MemberRow) Node {
 	n := Node{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
 		APIURL: apiURL(m.HTTPAddress), State: m.State, Place: m.Place, Draining: m.Draining, Stopping: m.Stopping,
-		ElectionOnly: m.ElectionOnly, SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
-		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
+		ElectionOnly: m.ElectionOnly, SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy,
+		ElectionFailed: m.ElectionFailed, Version: m.Version, Labels: m.Labels, Weight: m.Weight,
+		RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
 		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo}
 	switch {
 	case m.Suspected:

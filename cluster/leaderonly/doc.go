@@ -25,6 +25,9 @@
 //	   │  │ there is no leader                          │ the leader was certainly not reached,
 //	   └──┴─ wait, up to Options.Wait ◄─────────────────┘ or refused it
 //
+// A program that takes part in the election and is no node may lead too (see package leaderelection). It answers no
+// requests, so all nodes refuse them until a node leads.
+//
 // # Refusals
 //
 // Every 503 of this package, and every UNAVAILABLE, guarantees that nothing has run. The request can be repeated

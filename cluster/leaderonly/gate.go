@@ -64,8 +64,7 @@ func (a *attempt) runOnLeader(ctx context.Context, fn func(ctx context.Context))
 		l := a.leadership.Leader()
 		what, moment := decideRequest(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.sameTerm(a.tried))
 		if what == decisionElsewhere || what == decisionWaitBriefly && lingered {
-			return false, refusal{leader: l, reason: NotLeader,
-				detail: "this node does not lead; nothing was done; send the request to the leader"}
+			return false, refusal{leader: l, reason: NotLeader, detail: notLeaderDetail(l)}
 		}
 		until := a.until
 		if what == decisionWaitBriefly {
@@ -87,6 +86,13 @@ func (a *attempt) runOnLeader(ctx context.Context, fn func(ctx context.Context))
 
 var notReadyRefusal = refusal{reason: NotReady,
 	detail: "this node is starting, or stops; nothing was done; ask another node"}
+
+func notLeaderDetail(l Leader) string {
+	if l.Foreign {
+		return l.Name + " leads, which is no node and answers no requests; nothing was done; try again when a node leads"
+	}
+	return "this node does not lead; nothing was done; send the request to the leader"
+}
 
 // pauseBriefly waits for settle, or until ctx ends.
 func (a *attempt) pauseBriefly(ctx context.Context) {

@@ -26,6 +26,7 @@ type handler struct {
 	opts          Options
 	forwarder     *forwarder // nil if nothing is forwarded
 	unknownLogged atomic.Bool
+	foreignLogged atomic.Bool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +60,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			a.tried = refused.leader // the leader was not reached, or refused it: wait for another one
 		default:
-			if refused.reason == NotLeader && refused.leader.URL == "" {
+			switch {
+			case refused.reason != NotLeader:
+			case refused.leader.Foreign:
+				h.logForeignLeader(refused.leader)
+			case refused.leader.URL == "":
 				refused.detail = h.unknownURLDetail(refused.leader)
 			}
 			writeRefusal(w, refused)
@@ -76,6 +81,14 @@ func (h *handler) unknownURLDetail(leader Leader) string {
 	}
 	return "this node does not lead, and the leader, " + leader.Name + ", does not say where its HTTP is " +
 		"(cluster.Config.HTTPAddress); nothing was done; send the request to another node"
+}
+
+// logForeignLeader logs once that a leader which is no node answers no requests.
+func (h *handler) logForeignLeader(leader Leader) {
+	if !h.foreignLogged.Swap(true) {
+		h.opts.Logger.Warn("requests are refused: the leader is no node and answers none; hand the leadership to a node "+
+			"(goversed transfer), or stop that program", "leader", leader.Name)
+	}
 }
 
 func hintOf(r *http.Request) requestHint {

@@ -34,6 +34,9 @@ type Leader struct {
 	Name string
 	// URL is the base URL of its HTTP server, as scheme://host:port; "" if unknown.
 	URL string
+	// Foreign is set if the leader is no node and answers no requests: a process of package leaderelection alone, or an
+	// outside candidate. Then no process answers.
+	Foreign bool
 	// Token is the token of its term; 0 if unknown here.
 	Token int64
 	// Own reports whether this process leads, is about to lead, or gives way and finishes the work of its term.
@@ -90,7 +93,8 @@ func (l clusterLeadership) Leader() Leader {
 		return Leader{Own: st.SessionValid && firstInQueue(st.Queue, l.c)}
 	}
 	own := known.Address == l.c.Node().AdvertiseAddress()
-	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own, Leads: own && l.c.IsLeader()}
+	return Leader{Name: known.Address, URL: url, Foreign: isForeign(l.c, known), Token: known.Token, Own: own,
+		Leads: own && l.c.IsLeader()}
 }
 
 // leaderWithURL returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
@@ -141,6 +145,12 @@ func urlOf(c *cluster.Cluster, l leaderelection.Leader) string {
 	return URL(m.HTTPAddress)
 }
 
+// isForeign reports whether l is no node.
+func isForeign(c *cluster.Cluster, l leaderelection.Leader) bool {
+	m, ok := c.Member(l.Address)
+	return !l.Member || ok && m.ElectionOnly
+}
+
 // Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes.
 type Named interface {
 	Leader() leaderelection.Leader
@@ -183,7 +193,7 @@ func (l electionLeadership) Leader() Leader {
 		return Leader{Own: firstInQueue(l.e.Queue(), l.c)}
 	}
 	own := known.Member && known.Address == l.c.Node().AdvertiseAddress()
-	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own,
+	return Leader{Name: known.Address, URL: url, Foreign: isForeign(l.c, known), Token: known.Token, Own: own,
 		Leads: own && l.candidate != nil && l.candidate.IsLeader()}
 }
 

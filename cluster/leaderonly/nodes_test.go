@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
@@ -18,6 +20,8 @@ import (
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
 const patience = 20 * time.Second
@@ -91,6 +95,47 @@ func TestCluster(t *testing.T) {
 	c.Node(1).Stop()
 	require.Equal(t, "not-ready", post(leaderonly.Handler(leaderonly.Cluster(of[1]), nil,
 		leaderonly.Options{})).Header().Get(leaderonly.RefusedHeader))
+}
+
+// While a program leads that is no node, no node can answer: the refusal says so, and does not send the request on.
+func TestLeaderThatIsNoNode(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c, of := nodes(t)
+	_, runner, err := leaderelection.New(leaderelection.Config{Client: c.Client(), EtcdPrefix: clustertest.Prefix,
+		ID: "only"})
+	require.NoError(t, err)
+	require.NoError(t, runner.Start(ctx))
+	t.Cleanup(func() { require.NoError(t, runner.Stop(context.Background())) })
+	require.Eventually(t, func() bool { m, ok := of[0].Member("only"); return ok && m.ElectionOnly }, patience,
+		time.Millisecond)
+	require.NoError(t, of[0].Transfer(ctx, "only"))
+
+	outside, err := concurrency.NewSession(c.Client())
+	require.NoError(t, err)
+	defer outside.Close()
+	named := concurrency.NewElection(outside, strings.TrimSuffix(nodetest.Keys.Elections().QueuePrefix("job"), "/"))
+	require.NoError(t, named.Campaign(ctx, "script"))
+	observer, err := of[0].Elections().Observe("job")
+	require.NoError(t, err)
+	defer observer.Close()
+	for name, l := range map[string]leaderonly.Leadership{"only": leaderonly.Cluster(of[0]),
+		"script": leaderonly.Election(of[0], observer)} {
+		require.Eventually(t, func() bool { return l.Leader().Name == name }, patience, time.Millisecond)
+		for _, way := range []leaderonly.Elsewhere{leaderonly.Refuse, leaderonly.Redirect, leaderonly.Forward} {
+			var log logtest.Buffer
+			w := post(leaderonly.Handler(l, nil, leaderonly.Options{Elsewhere: way, Logger: log.Logger()}))
+			require.Equal(t, http.StatusServiceUnavailable, w.Code)
+			require.Equal(t, "not-leader", w.Header().Get(leaderonly.RefusedHeader))
+			require.Contains(t, w.Body.String(), name+" leads, which is no node and answers no requests")
+			require.NotContains(t, w.Body.String(), "HTTPAddress")
+			require.NotContains(t, w.Body.String(), "send the request")
+			log.Await(t, "goversed transfer")
+		}
+		intercept := leaderonly.UnaryServerInterceptor(l, leaderonly.GRPCOptions{})
+		_, err = intercept(ctx, nil, &grpc.UnaryServerInfo{}, nil)
+		require.ErrorContains(t, err, "which is no node and answers no requests")
+	}
 }
 
 func TestElection(t *testing.T) {

