@@ -234,20 +234,6 @@ func (s *Snapshot) QueueHead() *Candidate {
 	return s.Queue[0]
 }
 
-// Planner returns the member that has the duty to plan, or nil if there is none. It is the leader if that can plan.
-// While an outside candidate or one of an election only leads, it is the first candidate that can plan.
-func (s *Snapshot) Planner() *Member {
-	if l := s.Leader(); l.Fallback && l.Member {
-		return s.Member(l.Address)
-	}
-	for _, c := range s.Queue {
-		if m := s.MemberOf(c); m != nil && !m.ElectionOnly {
-			return m
-		}
-	}
-	return nil
-}
-
 // SameSlice reports whether two lists of snapshots share their memory. Lists are never written to, so then nothing
 // in them has changed in between.
 func SameSlice[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

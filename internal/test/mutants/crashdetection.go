@@ -13,7 +13,7 @@ var ofCrashDetection = []Mutant{{
 	Name: "remove-without-grace-period",
 	What: "an accused member is removed at once",
 	In:   []string{simulation},
-	Edits: []Edit{{"internal/crash/suspicion/case.go",
+	Edits: []Edit{{"internal/crash/suspicion/decide.go",
 		`c.Phase = Waiting
 		return c, Action{Do: Wait, After: s.GracePeriod}`,
 		`c.Phase = Removing
@@ -39,7 +39,7 @@ var ofCrashDetection = []Mutant{{
 	Name: "silence-is-evidence",
 	What: "a time-out is taken for a refusal",
 	In:   []string{simulation},
-	Edits: []Edit{{"internal/crash/suspicion/case.go",
+	Edits: []Edit{{"internal/crash/suspicion/decide.go",
 		`switch {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:`,
 		`if e == Silence {

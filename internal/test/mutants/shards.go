@@ -5,7 +5,7 @@ var ofShards = []Mutant{{
 	Name: "election-only-plans",
 	What: "no member plans while a process of the election only leads",
 	In:   []string{simulation},
-	Edits: []Edit{{"internal/state/snapshot.go",
+	Edits: []Edit{{"internal/state/planningduty.go",
 		`if m := s.MemberOf(c); m != nil && !m.ElectionOnly {`, `if m := s.MemberOf(c); m != nil {`}},
 }, {
 	Name:  "takeover-unreleased",
