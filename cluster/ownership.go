@@ -25,25 +25,20 @@ func (h *Shards) Ownership(number int, epoch int64) *Ownership { return &Ownersh
 // client.Txn(ctx).If(owned.Guard()...). They compare the whole shard map and everything that this node has released.
 // They therefore also fail once after a rebalance that left this shard alone; call Guard again while Valid.
 func (o *Ownership) Guard() []clientv3.Cmp {
-	if guard, err := o.guard(); err == nil {
-		return guard
+	if s, err := o.shards.shardsFor(o.number); err == nil {
+		if guard, err := s.Guard(o.number, o.epoch); err == nil {
+			return guard
+		}
 	}
 	never := clientv3.Compare(clientv3.CreateRevision(o.shards.c.keys.ShardMap()), "=", -1)
 	return []clientv3.Cmp{never}
 }
 
-// Valid reports whether this node owns the shard under the epoch at this instant. It does not use the network.
+// Valid reports whether this node owns the shard under the epoch at this instant. It does not use the network. After a
+// pause of the process it is false until etcd has confirmed the session.
 func (o *Ownership) Valid() bool {
-	_, err := o.guard()
-	return err == nil
-}
-
-func (o *Ownership) guard() ([]clientv3.Cmp, error) {
 	s, err := o.shards.shardsFor(o.number)
-	if err != nil {
-		return nil, err
-	}
-	return s.Guard(o.number, o.epoch)
+	return err == nil && s.Owns(o.number, o.epoch)
 }
 
 // Txn returns a transaction that etcd commits only while this node owns the shard under the epoch, also after a

@@ -42,6 +42,13 @@ func guardRevisionsOf(snap *state.Snapshot, address string) (s guardRevisions) {
 	return s
 }
 
+// Owns reports whether this node owns shard n under that epoch at this instant, from OnAcquire until OnRelease has
+// returned. It does not use the network.
+func (h *Shards) Owns(n int, epoch int64) bool {
+	_, _, err := h.guardWithRevisions(n, epoch)
+	return err == nil && h.slots[n].ownsEpochNow(epoch)
+}
+
 // guardWithRevisions returns the conditions of Guard, and the revisions that they compare.
 func (h *Shards) guardWithRevisions(n int, epoch int64) (guardRevisions, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()

@@ -211,6 +211,13 @@ func (s *shardSlot) ownsEpoch(epoch int64) bool {
 	return s.phase != phaseFree && s.epoch == epoch && s.period.ValidDespitePause()
 }
 
+// ownsEpochNow is like ownsEpoch, but false after a pause of the process that etcd has not confirmed to be harmless.
+func (s *shardSlot) ownsEpochNow(epoch int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase != phaseFree && s.epoch == epoch && s.period.Valid()
+}
+
 // isFree reports whether the node has no part in the shard.
 func (s *shardSlot) isFree() bool {
 	s.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/histogram"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -87,6 +88,7 @@ type LeaderElection struct {
 	sessionRun    *sessionRun // of the present session; nil between two sessions
 	failure       error       // reason why the election cannot work for this member
 	lastTerm      *ownTerm    // the present term or the last one; nil if there was none
+	overdue       termscope.Overdue
 	terms         int64
 	termDurations *histogram.Durations // durations of ended terms
 	lastEnd       *TermOverError

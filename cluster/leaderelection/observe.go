@@ -28,8 +28,9 @@ func (le *LeaderElection) leaderIn(snap *state.Snapshot) Leader {
 		return Leader{}
 	case t != nil:
 		return Leader{Address: le.cfg.Address, Token: t.token, Mode: modeOf(t.acting), Member: l.Member, Lease: int64(s.ID())}
-	case l.Lease == int64(s.ID()):
-		return Leader{} // the own key stands for a moment before or after the term
+	case l.Lease == int64(s.ID()), l.Member && l.Address == le.cfg.Address:
+		// The own key stands for a moment before or after the term, or that of a former process with this name does.
+		return Leader{}
 	}
 	return LeaderIn(snap)
 }

@@ -55,8 +55,9 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 // Withdraw ends this member's leadership, if it leads, and its candidacy for good. The flag goes down within
 // microseconds. The call then blocks until the work in Lead has returned (at most WorkTimeout) and etcd has
 // confirmed the deletion of the key (at most RequestTimeout; after that it is still retried, and the end of the
-// session deletes the key in any case). It returns earlier if the session is lost or ctx ends; only the latter
-// is an error. The election continues to observe.
+// session deletes the key in any case). If the session is lost, it does not wait for etcd. If ctx ends first, it
+// returns ctx's cause; if functions go on after WorkTimeout, of this term or a former one, an error that matches
+// ErrWorkRuns. The election continues to observe.
 func (p *Participation) Withdraw(ctx context.Context) error {
 	le := p.le
 	le.mu.Lock()
@@ -66,7 +67,7 @@ func (p *Participation) Withdraw(ctx context.Context) error {
 	le.mu.Unlock()
 	le.wake.Send()
 	err := le.waitUntil(ctx, func() bool {
-		return le.sessionRun == nil || le.term.Load() == nil && !le.workRunning()
+		return (le.sessionRun == nil || le.term.Load() == nil) && !le.workRunning()
 	})
 	if err != nil {
 		return err
@@ -77,15 +78,12 @@ func (p *Participation) Withdraw(ctx context.Context) error {
 		return le.sessionRun == nil ||
 			le.candidacy.NothingLeft(le.mirror.Snapshot())
 	})
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return err
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if le.lastTerm == nil {
-		return nil
-	}
-	return le.lastTerm.scope.OverdueError()
+	return le.overdue.Err()
 }
 
 // Close ends this member's term and candidacy, stops observing, and waits for all goroutines. It makes no request:

@@ -182,10 +182,13 @@ func (r *Runner) Start(ctx context.Context) error {
 	r.mu.Unlock()
 	defer close(r.started)
 	err := r.join(ctx)
+	r.mu.Lock()
+	stopping := r.stopped != nil
+	r.mu.Unlock()
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(ctx), ErrStopped): // Stop undoes it
+	case stopping: // Stop undoes it
 		err = ErrStopped
 	default:
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.RequestTimeout)

@@ -54,7 +54,8 @@ type ownTerm struct {
 func (le *LeaderElection) newTerm(began candidacy.Term, lease int64, period *etcdsession.Period,
 	now time.Time) *ownTerm {
 	t := &ownTerm{token: began.Token, acting: began.Acting, acquired: now, period: period, lease: lease, le: le}
-	t.scope = termscope.New(termscope.Owner{Lock: &le.mu, WorkTimeout: le.cfg.WorkTimeout, OnIdle: le.wake.Send,
+	t.scope = termscope.New(termscope.Owner{Lock: &le.mu, WorkTimeout: le.cfg.WorkTimeout,
+		Overdue: &le.overdue, OnIdle: le.wake.Send,
 		OnOverdue: func(running int) {
 			le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
 				"token", t.token, "functions", running)

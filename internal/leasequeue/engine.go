@@ -18,7 +18,8 @@ type Engine struct {
 	watchStream atomic.Int64 // number of the watch stream; grows when etcd refuses watches on it
 
 	// mu is the only lock of the package. While it is held no unknown code is called, and nothing that takes
-	// another lock, except context.Cause.
+	// another lock, except context.Cause and Period.EndCause, whose lock is held for moments and by no caller of this
+	// package.
 	mu      sync.Mutex
 	notices []func() // called once mu is released
 	queues  []*Queues

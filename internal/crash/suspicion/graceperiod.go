@@ -27,8 +27,12 @@ func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 // would have expired by the end of its grace period, because it has no server to answer watchers, or because its record
 // is unreadable, which may be either. Such a member is not accused.
 func LeftToLease(m *state.Member) bool {
-	return m.ElectionOnly || m.InstanceID == "" ||
-		m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
+	return m.ElectionOnly || m.InstanceID == "" || TooFar(m.RoundTrip(), time.Duration(m.TTL)*time.Second)
+}
+
+// TooFar reports whether a member at that round trip from etcd is left to its lease of that TTL.
+func TooFar(roundTrip, ttl time.Duration) bool {
+	return roundTrip > 0 && periodsPerTTL*slowdown*roundTrip > ttl
 }
 
 // LeastTTL returns the smallest TTL, in whole seconds, with which a member at that round trip is not left to its

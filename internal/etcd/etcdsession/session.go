@@ -100,6 +100,7 @@ type Session struct {
 	period      atomic.Pointer[Period]         // changed with mu held
 	ended       atomic.Bool
 	revoked     atomic.Bool                     // Close has revoked the lease
+	missedEarly atomic.Bool                     // a key of the session was missing before the lease had run out
 	goneEarly   atomic.Bool                     // see RevokedEarly
 	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
@@ -126,7 +127,8 @@ type Session struct {
 	renewalAnswered      bool  // a renewal of this lease was answered
 	listeners            []*listener
 
-	pauseLogged time.Time // when a pause was last logged
+	pauseLogged time.Time                         // when a pause was last logged
+	unlogged    atomic.Pointer[session.LostError] // a suspension that deadlineLoop is to log
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answers or ctx ends. The session outlives
@@ -216,6 +218,7 @@ func (s *Session) EndLocally(reason session.Reason, err error) {
 		return
 	}
 	s.ended.Store(true)
+	s.missedEarly.Store(reason == session.ReasonKeyLost && !s.LeaseEnded())
 	s.lost = &session.LostError{Reason: reason, Err: err}
 	s.cancel(s.lost)
 }
@@ -239,7 +242,7 @@ func (s *Session) Close(ctx context.Context) error {
 
 // recordLeaseGone records that etcd has answered that the lease does not exist.
 func (s *Session) recordLeaseGone() {
-	if !s.revoked.Load() && !s.LeaseEnded() {
+	if !s.revoked.Load() && (s.missedEarly.Load() || !s.LeaseEnded()) {
 		s.goneEarly.Store(true)
 	}
 }
@@ -297,6 +300,10 @@ func (s *Session) deadlineLoop() {
 			return
 		}
 		left := s.endIfOver()
+		if suspended := s.unlogged.Swap(nil); suspended != nil {
+			s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
+				"a member", "lease", leaseName(s.id), "error", suspended.Err)
+		}
 		if left <= 0 {
 			return
 		}
@@ -311,12 +318,12 @@ func (s *Session) deadlineLoop() {
 }
 
 // endIfOver ends the session if its deadline has passed, and suspends it if a suspicion's time has. It returns the time
-// until the session needs attention; if that is zero or negative, the session has ended.
+// until the session needs attention; if that is zero or negative, the session has ended. It logs nothing, because its
+// caller may hold locks.
 func (s *Session) endIfOver() (left time.Duration) {
 	left, suspended := s.checkDeadline()
 	if suspended != nil {
-		s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
-			"a member", "lease", leaseName(s.id), "error", suspended.Err)
+		s.unlogged.Store(suspended)
 	}
 	if left <= 0 {
 		s.EndLocally(s.expiryReason(-left))

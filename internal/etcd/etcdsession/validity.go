@@ -42,10 +42,11 @@ func (t *Period) Context() context.Context { return t.ctx }
 
 // EndCause returns the reason why the period has ended, or nil while it lasts, also over a short pause of the process.
 // If the session's own goroutine has not noticed the end yet, EndCause ends the period, so that there is one reason.
-// It does not block.
+// It does not block and does no I/O. It may take the session's lock.
 func (t *Period) EndCause() error {
 	if t.ctx.Err() == nil && !t.ValidDespitePause() {
 		t.s.endIfOver()
+		t.s.wakeDeadline.Send()
 	}
 	return context.Cause(t.ctx)
 }

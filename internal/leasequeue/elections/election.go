@@ -29,9 +29,10 @@ type Election struct {
 
 	candidate     candidate.Candidate
 	place         *queuePlace // nil means none; written by reconcile
-	wanted        bool        // requested since Close was called
-	observers     int         // calls of Observe minus calls of Unobserve
-	standErr      error       // reason why the node cannot stand
+	overdue       termscope.Overdue
+	wanted        bool  // requested since Close was called
+	observers     int   // calls of Observe minus calls of Unobserve
+	standErr      error // reason why the node cannot stand
 	subscriptions []*Subscription
 	released      bool                    // Close has released the election
 	life          context.Context         // ends when the election is closed; made on demand
@@ -194,7 +195,7 @@ func (e *Election) beginTerm(place *queuePlace) {
 	grant, _ := place.entry.Outcome()
 	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
 	t.scope = termscope.New(termscope.Owner{Lock: &e.elections.mu, WorkTimeout: e.elections.cfg.WorkTimeout,
-		OnIdle: func() { e.elections.markDirty(e) },
+		Overdue: &e.overdue, OnIdle: func() { e.elections.markDirty(e) },
 		OnOverdue: func(int) {
 			e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer",
 				"election", e.name, "token", t.token)

@@ -79,8 +79,8 @@ type Elections struct {
 	wg      sync.WaitGroup // goroutines that feed channels; none is added once closed is set
 	wake    wait.Signal    // receives when an election is dirty
 
-	// mu is the only lock of the package. While it is held, nothing that takes another lock is called: the
-	// queues' own notifications take mu, and would deadlock.
+	// mu is the only lock of the package. While it is held, no method of the queues is called that takes their lock:
+	// the queues' own notifications take mu, and would deadlock.
 	mu     sync.Mutex
 	closed bool
 	byName map[string]*Election
@@ -249,7 +249,7 @@ func (es *Elections) Close(ctx context.Context) error {
 	for i, e := range all {
 		wg.Go(func() {
 			place := e.endCandidacy(lifecycle.ErrStopped)
-			errs[i] = errors.Join(e.awaitRelease(ctx, place), e.overdueError(place))
+			errs[i] = errors.Join(e.awaitRelease(ctx, place), e.overdueError())
 		})
 	}
 	wg.Wait()

@@ -140,6 +140,27 @@ func TestLeadIsAScope(t *testing.T) {
 	require.True(t, b.IsLeader(), "that it returns gives nothing up")
 }
 
+// Close reports functions of terms that are over, also of those before the last one.
+func TestCloseWhileWorkOfAFormerTermGoesOn(t *testing.T) {
+	s := newTestBed(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	inside, goOn, returned := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		returned <- a.Lead(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
+			close(inside)
+			<-goOn
+			return ctx.Err()
+		})
+	}()
+	<-inside
+	require.NoError(t, a.Resign(s.ctx), "not waited for any longer")
+	s.leads(a)
+	require.ErrorIs(t, s.a.Close(s.ctx), leaderelection.ErrWorkRuns)
+	close(goOn)
+	require.ErrorIs(t, <-returned, leaderelection.ErrTermOver)
+}
+
 // AsLeader's work runs on, and writes, while the leader that gives way waits for it, but not for longer than
 // WorkTimeout.
 func TestAsLeaderOutlastsTheFlag(t *testing.T) {

@@ -36,14 +36,11 @@ func (e *Election) abandonWork() {
 	}
 }
 
-// overdueError returns an error if functions of the term at that place go on, although WorkTimeout has passed.
-func (e *Election) overdueError(place *queuePlace) error {
+// overdueError returns an error if functions of this node's terms go on, although WorkTimeout has passed.
+func (e *Election) overdueError() error {
 	e.elections.mu.Lock()
 	defer e.elections.mu.Unlock()
-	if place == nil || place.term == nil {
-		return nil
-	}
-	if err := place.term.scope.OverdueError(); err != nil {
+	if err := e.overdue.Err(); err != nil {
 		return fmt.Errorf("election %q: %w", e.name, err)
 	}
 	return nil

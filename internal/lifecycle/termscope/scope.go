@@ -31,6 +31,9 @@ type Owner struct {
 	Lock sync.Locker
 	// WorkTimeout limits the wait for functions after the end of the term. 0 means no limit.
 	WorkTimeout time.Duration
+	// Overdue counts the functions of all terms of the election that go on although they are not waited for any longer.
+	// Lock guards it. nil: they are not counted.
+	Overdue *Overdue
 	// OnIdle is called once after the end of the term, when no function is waited for any longer. Lock is held.
 	OnIdle func()
 	// OnOverdue is called after OnIdle if functions still run when WorkTimeout has passed. Lock is not held.
@@ -38,6 +41,17 @@ type Owner struct {
 	// OverError makes an error that matches ErrTermOver from the reason for the end of the term. If it is nil,
 	// errors of functions are returned unchanged.
 	OverError func(why error) error
+}
+
+// Overdue is a number of functions that go on although they are not waited for any longer.
+type Overdue int
+
+// Err returns an error that matches lifecycle.ErrWorkRuns, or nil if there are none.
+func (o Overdue) Err() error {
+	if o == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w (functions: %d)", lifecycle.ErrWorkRuns, o)
 }
 
 // Scope represents the functions that run in one term. It is safe for concurrent use where Owner.Lock is not
@@ -86,15 +100,6 @@ func (s *Scope) Enter() bool {
 // Busy reports whether functions of the term run and are waited for. The caller holds Owner.Lock.
 func (s *Scope) Busy() bool { return s.running > 0 && !s.idle }
 
-// OverdueError returns an error that matches lifecycle.ErrWorkRuns if functions run that are not waited for any longer.
-// The caller holds Owner.Lock.
-func (s *Scope) OverdueError() error {
-	if !s.idle || s.running == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w (functions: %d, WorkTimeout: %v)", lifecycle.ErrWorkRuns, s.running, s.owner.WorkTimeout)
-}
-
 // End ends the term for the given reason: no function can begin any more, and Context ends. Running functions are
 // waited for. Further calls do nothing. The caller holds Owner.Lock.
 func (s *Scope) End(why error) {
@@ -124,6 +129,7 @@ func (s *Scope) Abandon() {
 // stopWaiting ends Tail and reports that the scope is idle. The caller holds Owner.Lock.
 func (s *Scope) stopWaiting() {
 	s.idle = true
+	s.countOverdue(s.running)
 	if s.timeout != nil {
 		s.timeout.Stop()
 	}
@@ -175,8 +181,19 @@ func (s *Scope) run(ctx, scope context.Context, fn func(context.Context) error) 
 func (s *Scope) leave() {
 	s.owner.Lock.Lock()
 	defer s.owner.Lock.Unlock()
-	if s.running--; s.running == 0 {
+	s.running--
+	if s.idle {
+		s.countOverdue(-1)
+	}
+	if s.running == 0 {
 		s.Abandon()
+	}
+}
+
+// countOverdue counts functions that are not waited for. The caller holds Owner.Lock.
+func (s *Scope) countOverdue(n int) {
+	if s.owner.Overdue != nil {
+		*s.owner.Overdue += Overdue(n)
 	}
 }
 

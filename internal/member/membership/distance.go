@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/crash/suspicion"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // probeCount is the number of requests that measure a node's distance from etcd before it registers. They are sent
@@ -96,7 +95,7 @@ func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
 	was, ttl := m.distance.leftToLease, time.Duration(m.record.TTL)*time.Second
-	m.distance.leftToLease = suspicion.LeftToLease(&state.Member{Record: m.record})
+	m.distance.leftToLease = suspicion.TooFar(d.RoundTrip(), ttl)
 	if !m.distance.leftToLease || was || !m.cfg.RemovePredecessor {
 		return func() {}
 	}

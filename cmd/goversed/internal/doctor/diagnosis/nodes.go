@@ -106,7 +106,7 @@ func diagnoseCrashDetection(f Facts) []Finding {
 	}
 	c := findings{check: CheckCrashes}
 	for _, m := range f.State.Snapshot.MembersWithServer() {
-		if suspicion.LeftToLease(m) {
+		if suspicion.TooFar(m.RoundTrip(), time.Duration(m.TTL)*time.Second) {
 			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.LeastTTL(m.RoundTrip())),
 				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
 					"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/crash/suspicion"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // roundShare is the divisor of the TTL that yields the time for one request of a session's round.
@@ -57,8 +56,7 @@ func diagnoseLatency(f Facts) []Finding {
 			c.add(Warning, remedy(slices.Max(append(slices.Clone(e.Writes), e.Reads...))), "etcd at %s was too slow once for "+
 				"a TTL of %v: up to %s for a read and %s for a write, and a session gives a request %s", e.Address, f.TTL,
 				formatDuration(slices.Max(e.Reads)), formatDuration(longestOf(e.Writes)), formatDuration(bound))
-		case suspicion.LeftToLease(&state.Member{Record: state.Record{TTL: int64(f.TTL / time.Second),
-			RoundTripMS: far.Milliseconds()}}):
+		case suspicion.TooFar(far, f.TTL):
 			c.add(Warning, fmt.Sprintf("raise --ttl to %v, or run the nodes nearer to etcd", suspicion.LeastTTL(far)),
 				"etcd at %s is so far (%s) that crash detection leaves a node here to its lease", e.Address, formatDuration(read))
 		}
