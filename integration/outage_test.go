@@ -26,6 +26,7 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
+		watch.AllowSilence(*outage)
 		leader := nodes[0]
 		token := awaitAgreement(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
 

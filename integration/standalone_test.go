@@ -166,6 +166,41 @@ func TestElectionAlone(t *testing.T) {
 	w.requireOneLeader()
 }
 
+// Processes of an election by itself, etcdctl elect and a node queue under one prefix, and lead one after the other.
+func TestElectionAloneBesideEtcdctlAndANode(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		w := newAloneWorld(t, etcd.Endpoint)
+		defer w.close()
+		queue := alonePrefix + "/leader"
+		first := w.start(0)
+		outside := kit.StartEtcdctl(t, etcd, "elect", queue, outsider)
+		w.awaitQueued(etcd, queue, 2)
+		node := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, Flags: []string{"--prefix", alonePrefix}})
+		w.awaitQueued(etcd, queue, 3)
+		last := w.start(0)
+		w.processes[outsider], w.processes[node.Address] = outside, node.Process
+		for _, leads := range []string{first, outsider, node.Address} {
+			require.Equal(t, leads, w.leader(""))
+			w.processes[leads].Signal(t, syscall.SIGTERM)
+			require.Zero(t, w.processes[leads].Exit(t, patience), w.processes[leads].Output())
+			delete(w.processes, leads)
+		}
+		require.Equal(t, last, w.leader(""))
+		require.True(t, w.judge().OK(), w.judge())
+	})
+}
+
+// awaitQueued waits until the queue has n candidates.
+func (w *aloneWorld) awaitQueued(etcd *procs.Etcd, queue string, n int) {
+	w.Helper()
+	client := etcd.Client(w.T, "", "")
+	require.Eventually(w.T, func() bool { return len(procs.Keys(w.T, client, queue)) == n }, patience,
+		10*time.Millisecond)
+}
+
 // formatGaps returns the median and the longest gap of each fault.
 func formatGaps(gaps map[string][]time.Duration) string {
 	var out []string

@@ -95,12 +95,30 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
+// awaitRenewed waits until the node's session has most of its time left. After an earlier fault it may be about to end,
+// which a later fault must not be blamed for.
+func (n *chaosNode) awaitRenewed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, effectPatience)
+	defer cancel()
+	for ; ; wait.For(ctx, pollInterval) {
+		switch st, err := n.status(ctx); {
+		case ctx.Err() != nil:
+			return fmt.Errorf("node %d does not renew its session (%s)", n.index, n.w.describe())
+		case err != nil:
+			return err
+		case st.Left > time.Duration(n.w.cfg.TTL)*time.Second/2:
+			return nil
+		}
+	}
+}
+
 // refuseConnections makes the node's port refuse connections while the node reaches etcd. It must be accused, refute
 // the accusation, and stay.
 func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.BeginFault(n.address(), "refusing", "")
 	defer end()
-	if err := n.awaitView(ctx); err != nil { // its watch may have been at an unavailable member
+	// Its watch may have been at a member that is away.
+	if err := errors.Join(n.awaitView(ctx), n.awaitRenewed(ctx)); err != nil {
 		return err
 	}
 	before := n.incarnation()
@@ -133,6 +151,9 @@ func (n *chaosNode) awaitWatchers(ctx context.Context) {
 func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.BeginFault(n.address(), "unreachable", "")
 	defer end()
+	if err := n.awaitRenewed(ctx); err != nil {
+		return err
+	}
 	before := n.incarnation()
 	n.entrance.Blackhole(fault.Both)
 	accused, silent := n.accusedUntil(ctx, func() error {

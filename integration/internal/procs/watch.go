@@ -33,6 +33,8 @@ type Watcher struct {
 	began time.Time
 	wg    sync.WaitGroup
 
+	silent time.Duration // see AllowSilence
+
 	mu      sync.Mutex
 	samples []Sample
 }
@@ -45,7 +47,7 @@ func Watch(t testing.TB, nodes ...*Node) *Watcher {
 		cancel()
 		w.wg.Wait()
 		samples := w.Samples()
-		if v := history.Check(historyOf(samples, w.began), history.Limits{}); len(samples) > 0 && !v.OK() {
+		if v := history.Check(historyOf(samples, w.began), history.Limits{Silent: w.silent}); len(samples) > 0 && !v.OK() {
 			t.Error(v)
 		}
 		t.Logf("%d samples of the nodes' status, %d by leaders", len(samples), len(w.Leading(time.Time{}, time.Now())))
@@ -55,6 +57,10 @@ func Watch(t testing.TB, nodes ...*Node) *Watcher {
 	}
 	return w
 }
+
+// AllowSilence lets the nodes have no session, or no place in the queue, for d and the usual time after it, because the
+// test keeps etcd away for d.
+func (w *Watcher) AllowSilence(d time.Duration) { w.silent = d + 30*time.Second }
 
 // Add samples one more node until that ends.
 func (w *Watcher) Add(n *Node) {
