@@ -95,8 +95,8 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
-// awaitRenewed waits until the node's session has most of its time left. After an earlier fault it may be about to end,
-// which a later fault must not be blamed for.
+// awaitRenewed waits until the node's session was renewed lately. After an earlier fault it may be about to end, which a
+// later fault must not be blamed for.
 func (n *chaosNode) awaitRenewed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
@@ -106,7 +106,7 @@ func (n *chaosNode) awaitRenewed(ctx context.Context) error {
 			return fmt.Errorf("node %d does not renew its session (%s)", n.index, n.w.describe())
 		case err != nil:
 			return err
-		case st.Left > time.Duration(n.w.cfg.TTL)*time.Second/2:
+		case st.Renewed < time.Duration(n.w.cfg.TTL)*time.Second/2:
 			return nil
 		}
 	}
