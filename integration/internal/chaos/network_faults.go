@@ -95,8 +95,8 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
-// awaitRenewed waits until the node's session was renewed lately. After an earlier fault it may be about to end, which a
-// later fault must not be blamed for.
+// awaitRenewed waits until the node's session was renewed lately. After an earlier fault it may be about to end, which
+// a later fault must not be blamed for.
 func (n *chaosNode) awaitRenewed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
