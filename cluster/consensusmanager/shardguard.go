@@ -45,15 +45,20 @@ func guardRevisionsOf(snap *state.Snapshot, address string) (s guardRevisions) {
 // Owns reports whether this node owns shard n under that epoch at this instant, from OnAcquire until OnRelease has
 // returned. It does not use the network.
 func (h *Shards) Owns(n int, epoch int64) bool {
-	_, _, err := h.guardWithRevisions(n, epoch)
-	return err == nil && h.slots[n].ownsEpochNow(epoch)
+	return h.slots[n].ownsEpochNow(epoch) && h.assigned(h.cfg.Mirror.Snapshot(), n, epoch)
+}
+
+// assigned reports whether the snapshot assigns shard n, under that epoch, to this node's present session, or moves it
+// away from there.
+func (h *Shards) assigned(snap *state.Snapshot, n int, epoch int64) bool {
+	s := h.cfg.Keeper.Current()
+	return s != nil && assignedHere(snap, h.cfg.Address, int64(s.ID()), n, epoch)
 }
 
 // guardWithRevisions returns the conditions of Guard, and the revisions that they compare.
 func (h *Shards) guardWithRevisions(n int, epoch int64) (guardRevisions, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()
-	s := h.cfg.Keeper.Current()
-	if s == nil || !h.slots[n].ownsEpoch(epoch) || !assignedHere(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
+	if !h.slots[n].ownsEpoch(epoch) || !h.assigned(snap, n, epoch) {
 		return guardRevisions{}, nil, h.notOwnerError(n)
 	}
 	seen := guardRevisionsOf(snap, h.cfg.Address)

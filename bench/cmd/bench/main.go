@@ -41,14 +41,7 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
-		exit(etcdproc.Serve())
-	}
-	for _, serve := range []func([]string) (bool, error){reexec.Serve, callproc.Serve, electproc.Serve} {
-		if asked, err := serve(os.Args[1:]); asked {
-			exit(err)
-		}
-	}
+	reexec.ServeAndExit(etcdproc.Serve, reexec.Serve, callproc.Serve, electproc.Serve)
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.StringVar(&o.only, "only", "", "measure these only, with commas between: "+strings.Join(names(), ","))

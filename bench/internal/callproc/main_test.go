@@ -2,8 +2,6 @@ package callproc
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -16,21 +14,8 @@ import (
 
 // TestMain makes this binary the processes that a test starts, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
-		exit(etcdproc.Serve())
-	}
-	if asked, err := Serve(os.Args[1:]); asked {
-		exit(err)
-	}
+	reexec.ServeAndExit(etcdproc.Serve, Serve)
 	goleak.VerifyTestMain(m)
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 func patient(t *testing.T) context.Context {

@@ -12,18 +12,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
 // TestMain makes this binary the etcd that a test starts, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
-		if err := etcdproc.Serve(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	reexec.ServeAndExit(etcdproc.Serve)
 	silenceLibraries()
 	goleak.VerifyTestMain(m)
 }

@@ -1,7 +1,7 @@
 // Package etcdproc runs the measured etcd as a process of its own. So its work does not count as work of the
 // measuring program, and every request crosses a TCP socket, as in a real cluster.
 //
-// The process is this very binary, started again with [ServeArg]. It serves an embedded etcd with etcd's
+// The process is this very binary, started again; see [Serve]. It serves an embedded etcd with etcd's
 // default timing and with fsync. It ends when its standard input closes, so nothing is left behind if the
 // parent dies.
 //
@@ -20,13 +20,21 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// ServeArg, as the only argument, makes the binary an etcd server; see [Serve].
-const ServeArg = "serve-etcd"
+// serveArg, as the only argument, makes the binary an etcd server; see [Serve].
+const serveArg = "serve-etcd"
 
 const startTimeout = 30 * time.Second
 
-// Serve runs etcd until standard input closes. The started process calls it.
-func Serve() error {
+// Serve runs etcd. It reports whether args, without the program's name, ask for that; if so, it serves until standard
+// input closes and returns the error.
+func Serve(args []string) (asked bool, err error) {
+	if len(args) != 1 || args[0] != serveArg {
+		return false, nil
+	}
+	return true, serve()
+}
+
+func serve() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	server, err := embedetcd.Start(ctx, embedetcd.Config{})
@@ -52,7 +60,7 @@ type Process struct {
 
 // Start starts the process and returns once it serves. Stop ends it and removes its data.
 func Start() (*Process, error) {
-	p, err := reexec.Start(ServeArg)
+	p, err := reexec.Start(serveArg)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -12,17 +10,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
 )
 
 // TestMain makes this binary the etcd that the tests start, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
-		if err := etcdproc.Serve(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	reexec.ServeAndExit(etcdproc.Serve)
 	goleak.VerifyTestMain(m)
 }
 

@@ -43,6 +43,21 @@ func spin(ctx context.Context) {
 	}
 }
 
+// ServeAndExit runs the role that the arguments of this process name, and ends the process. It returns if none of the
+// roles was asked for. A role reports whether the arguments, without the program's name, name it.
+func ServeAndExit(roles ...func(args []string) (asked bool, err error)) {
+	for _, serve := range roles {
+		asked, err := serve(os.Args[1:])
+		switch {
+		case err != nil:
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		case asked:
+			os.Exit(0)
+		}
+	}
+}
+
 // UntilParentEnds returns a context for the started process. It ends when the parent ends or calls Stop.
 func UntilParentEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

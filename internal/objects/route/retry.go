@@ -123,6 +123,7 @@ func (a *callAttempt) callLocal(ctx context.Context, generation int64) error {
 		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, max(1, generation)}, nil)
 	}
 	if a.mayRepeat(err) {
+		a.mayHaveRun = true
 		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, 0}, err)
 	}
 	return err
@@ -188,11 +189,7 @@ func (a *callAttempt) isIdempotent() bool {
 
 // mayRepeat reports whether err means that the call may have run, and the method may run again.
 func (a *callAttempt) mayRepeat(err error) bool {
-	if err == nil || !a.isIdempotent() || objects.ReasonOf(err) != objects.ReasonMayHaveStarted {
-		return false
-	}
-	a.mayHaveRun = true
-	return true
+	return err != nil && a.isIdempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
 }
 
 // finalError returns the error of the call, given that of its last attempt. Only the last attempt has certainly not
@@ -241,6 +238,7 @@ func (a *callAttempt) handleReply(ctx context.Context, reply *objectspb.Reply, o
 		}
 		err := status.ErrorProto(&s)
 		if a.mayRepeat(err) {
+			a.mayHaveRun = true
 			return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 		}
 		return err
