@@ -22,6 +22,9 @@ import (
 // longer.
 func faultUntilLost(f faults.Fault) faultKind {
 	return faultKind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+		if err := n.awaitWatched(ctx); err != nil {
+			return err
+		}
 		end := w.rec.BeginFault(n.address(), f.Name, "")
 		defer end()
 		before := n.incarnation()
@@ -95,18 +98,41 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
-// awaitRenewed waits until the node's session was renewed lately. After an earlier fault it may be about to end, which
-// a later fault must not be blamed for.
+// awaitRenewed waits until the node's session has been renewed since the call. After an earlier fault it may be about
+// to end, which a later fault must not be blamed for.
 func (n *chaosNode) awaitRenewed(ctx context.Context) error {
+	var before *time.Time
+	return n.awaitStatus(ctx, "renews its session", func(st status) bool {
+		if before == nil {
+			before = &st.Renewed
+		}
+		return st.Renewed.After(*before)
+	})
+}
+
+// awaitWatched waits until the nodes that have to watch this one do. They do not while they accuse it, and etcd may
+// answer an accusation late, which a later fault must not be blamed for.
+func (n *chaosNode) awaitWatched(ctx context.Context) error {
+	if n.w.cfg.DetectionOff {
+		return nil
+	}
+	const watchers = 2 // the default of cluster.CrashDetection
+	return n.awaitStatus(ctx, "is watched by the others", func(st status) bool {
+		return st.Watchers >= min(watchers, len(n.w.mirror.Snapshot().Members)-1)
+	})
+}
+
+// awaitStatus waits until the node's status satisfies cond.
+func (n *chaosNode) awaitStatus(ctx context.Context, what string, cond func(status) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
 	for ; ; wait.For(ctx, pollInterval) {
 		switch st, err := n.status(ctx); {
 		case ctx.Err() != nil:
-			return fmt.Errorf("node %d does not renew its session (%s)", n.index, n.w.describe())
+			return fmt.Errorf("not within %v: node %d %s (%s)", effectPatience, n.index, what, n.w.describe())
 		case err != nil:
 			return err
-		case st.Renewed < time.Duration(n.w.cfg.TTL)*time.Second/2:
+		case cond(st):
 			return nil
 		}
 	}
@@ -115,12 +141,12 @@ func (n *chaosNode) awaitRenewed(ctx context.Context) error {
 // refuseConnections makes the node's port refuse connections while the node reaches etcd. It must be accused, refute
 // the accusation, and stay.
 func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.BeginFault(n.address(), "refusing", "")
-	defer end()
 	// Its watch may have been at a member that is away.
 	if err := errors.Join(n.awaitView(ctx), n.awaitRenewed(ctx)); err != nil {
 		return err
 	}
+	end := w.rec.BeginFault(n.address(), "refusing", "")
+	defer end()
 	before := n.incarnation()
 	n.entrance.Refuse()
 	_, accused := w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("node %d is accused", n.index),
@@ -130,7 +156,6 @@ func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Ra
 	if err := errors.Join(n.entrance.Heal(), accused, refuted); err != nil {
 		return err
 	}
-	n.awaitWatchers(ctx)
 	if now := n.incarnation(); now != before {
 		w.rec.Mark(history.Mark{Node: n.address(), Name: history.RemovedAlive, From: history.Now(), To: history.Now()})
 		return fmt.Errorf("node %d was removed though it reaches etcd: incarnation %d, now %d", n.index, before, now)
@@ -138,22 +163,13 @@ func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Ra
 	return nil
 }
 
-// awaitWatchers waits until the node's watchers are back, so that no accusation caused by this fault falls into
-// the next one. It gives up after a while, because the watchers may be down themselves.
-func (n *chaosNode) awaitWatchers(ctx context.Context) {
-	const watchers, patience = 2, 5 * time.Second
-	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
-		wait.For(ctx, pollInterval)
-	}
-}
-
 // dropNodePackets drops packets between the nodes. Silence is no evidence, so there must be no accusation.
 func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.BeginFault(n.address(), "unreachable", "")
-	defer end()
-	if err := n.awaitRenewed(ctx); err != nil {
+	if err := errors.Join(n.awaitWatched(ctx), n.awaitRenewed(ctx)); err != nil {
 		return err
 	}
+	end := w.rec.BeginFault(n.address(), "unreachable", "")
+	defer end()
 	before := n.incarnation()
 	n.entrance.Blackhole(fault.Both)
 	accused, silent := n.accusedUntil(ctx, func() error {

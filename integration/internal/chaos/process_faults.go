@@ -125,6 +125,9 @@ func stopProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 // freezeProcess freezes the process until its lease has expired. Its connections stay open, so no node may accuse it.
 // It resumes and finds itself replaced.
 func freezeProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	if err := n.awaitWatched(ctx); err != nil {
+		return err
+	}
 	end := w.rec.BeginFault(n.address(), "frozen", "")
 	defer end()
 	before := n.incarnation()

@@ -152,7 +152,7 @@ func serveRequests(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clus
 			st, held := c.Status(), c.Session()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
 				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: int64(held.ID()),
-				Renewed: time.Since(held.Renewed()), Serves: servedShards(c.Shards())})
+				Renewed: held.Renewed(), Watchers: st.Watchers, Serves: servedShards(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}
@@ -169,6 +169,7 @@ type status struct {
 	Rebuilds        int64
 	Revision        int64         // of the newest change it has seen
 	Lease           int64         // of its session, 0 without one
-	Renewed         time.Duration // since its session was last renewed
+	Renewed         time.Time     // when the renewal was sent from which its session's time counts
+	Watchers        int           // other nodes that watch it
 	Serves          map[int]int64 // served shards with their epochs
 }
