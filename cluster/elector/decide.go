@@ -106,12 +106,13 @@ func (s leaseState) acquireStep(now deadline.Instant) step {
 	return step{do: doUpdate, lease: l}
 }
 
-// releaseStep returns the next step to release the lease. No callback of a term may be running.
+// releaseStep returns the next step to release the lease. What was read is acted on at once. No callback of a term may
+// be running.
 func (s leaseState) releaseStep(now deadline.Instant) step {
 	switch {
 	case !s.writeSent, s.writesKnown && !s.holdsRecord() && !s.writeInFlight():
 		return step{do: doFinish}
-	case now.Mono < s.next:
+	case !s.writesKnown && now.Mono < s.next:
 		return step{do: doRest, at: s.next}
 	case !s.writesKnown:
 		return step{do: doGet}

@@ -167,6 +167,23 @@ func TestARenewalOvertakesTheRelease(t *testing.T) {
 	})
 }
 
+// What was read is released at once, even if the answer to the renewal before it was not awaited.
+func TestStoppedWhileItRenews(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store)
+		synctest.Wait()
+		a.loseAnswer(doUpdate)
+		pass(2500 * time.Millisecond)
+		began := time.Now()
+		a.stop()
+		require.NoError(t, <-a.done)
+		require.Zero(t, time.Since(began))
+		lease, err := store.GetLease(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, lease.HolderIdentity)
+	})
+}
+
 // A candidate that is stopped while it requests the lease does not leave a lease without a living holder.
 func TestStoppedWhileItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
