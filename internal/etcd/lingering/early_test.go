@@ -3,6 +3,7 @@ package lingering_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,63 +37,93 @@ func TestAllLeasesRevokedEarly(t *testing.T) {
 	for name, moved := range map[string]bool{"etcd's leader has changed": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			etcd, err := embedetcd.StartCluster(etcdtest.Context(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, etcd.Close()) })
-			old, faults := startOn(t, etcd)
-			var others []*cluster.Cluster
-			for range 2 {
-				c, _ := startOn(t, etcd)
-				others = append(others, c)
-			}
-			all := append([]*cluster.Cluster{old}, others...)
-			eventually := func(cond func() bool, what string) {
-				t.Helper()
-				require.Eventually(t, cond, 20*time.Second, 5*time.Millisecond, what)
-			}
-			eventually(func() bool {
-				st := old.Status()
-				return old.IsLeader() && len(st.Queue) == 3 && serves(old) > 0 && serves(all...) == revokedShards
-			}, "the first one leads, and all serve shards")
-			claims := claimsOf(t, old, others)
-			if moved {
-				moveLead(t, etcd)
-			}
-
-			faults.FreezeWatch()
-			faults.StopRenewing()
-			client := etcd.Member(0).Client()
-			for _, c := range all {
-				_, err := client.Revoke(clientv3.WithRequireLeader(etcdtest.Context(t)), c.Session().ID())
-				require.NoError(t, err)
-			}
-			revoked := time.Now()
-			twice := beside(old, claims)
-			eventually(func() bool { return others[0].IsLeader() || others[1].IsLeader() }, "another one leads")
-			took := time.Since(revoked)
-			t.Logf("looks at which two claimed the same: %v; another one led after %v", twice, took.Round(time.Millisecond))
-			require.Less(t, took, (revokedTTL+1)*time.Second)
-			for _, what := range []string{leading, serving, locking, naming} {
-				if moved {
-					require.Zero(t, twice[what], what)
-				} else {
-					require.Positive(t, twice[what], what)
+			// If one lease outlives another by the grace period, the other one is taken for one that ended by itself.
+			const quickly, attempts = 100 * time.Millisecond, 10
+			for attempt := range attempts {
+				var took time.Duration
+				if !t.Run(strconv.Itoa(attempt), func(t *testing.T) { took = revokeEarly(t, moved, quickly) }) || took <= quickly {
+					return
 				}
+				t.Logf("etcd took %v to revoke the leases", took)
 			}
-
-			faults.ThawWatch()
-			faults.ResumeRenewing()
-			eventually(func() bool {
-				for _, c := range all {
-					st := c.Status()
-					if !st.Ready || len(st.Queue) != 3 || st.LeaderID != st.Queue[0] || len(st.Nodes) != 3 {
-						return false
-					}
-				}
-				return serves(all...) == revokedShards
-			}, "all are well again")
+			t.Fatalf("etcd never revoked the leases within %v", quickly)
 		})
 	}
+}
+
+// revokeEarly revokes the leases of all nodes of a new cluster. It returns how long etcd took, and judges what follows
+// unless that was longer than quickly.
+func revokeEarly(t *testing.T, moved bool, quickly time.Duration) time.Duration {
+	etcd, err := embedetcd.StartCluster(etcdtest.Context(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
+	old, faults := startOn(t, etcd)
+	var others []*cluster.Cluster
+	for range 2 {
+		c, _ := startOn(t, etcd)
+		others = append(others, c)
+	}
+	all := append([]*cluster.Cluster{old}, others...)
+	eventually := func(cond func() bool, what string) {
+		t.Helper()
+		require.Eventually(t, cond, 20*time.Second, 5*time.Millisecond, what)
+	}
+	eventually(func() bool {
+		st := old.Status()
+		return old.IsLeader() && len(st.Queue) == 3 && serves(old) > 0 && serves(all...) == revokedShards
+	}, "the first one leads, and all serve shards")
+	claims := claimsOf(t, old, others)
+	if moved {
+		moveLead(t, etcd)
+	}
+
+	faults.FreezeWatch()
+	faults.StopRenewing()
+	took := revokeAtOnce(t, etcd.Member(0).Client(), all)
+	revoked := time.Now()
+	twice := beside(old, claims)
+	eventually(func() bool { return others[0].IsLeader() || others[1].IsLeader() }, "another one leads")
+	led := time.Since(revoked)
+	t.Logf("looks at which two claimed the same: %v; another one led after %v", twice, led.Round(time.Millisecond))
+	if took <= quickly {
+		require.Less(t, led, (revokedTTL+1)*time.Second)
+		for _, what := range []string{leading, serving, locking, naming} {
+			if moved {
+				require.Zero(t, twice[what], what)
+			} else {
+				require.Positive(t, twice[what], what)
+			}
+		}
+	}
+
+	faults.ThawWatch()
+	faults.ResumeRenewing()
+	eventually(func() bool {
+		for _, c := range all {
+			st := c.Status()
+			if !st.Ready || len(st.Queue) != 3 || st.LeaderID != st.Queue[0] || len(st.Nodes) != 3 {
+				return false
+			}
+		}
+		return serves(all...) == revokedShards
+	}, "all are well again")
+	return took
+}
+
+// revokeAtOnce revokes the leases of all, and returns how long that took.
+func revokeAtOnce(t *testing.T, client *clientv3.Client, all []*cluster.Cluster) time.Duration {
+	t.Helper()
+	ctx := clientv3.WithRequireLeader(etcdtest.Context(t))
+	began := time.Now()
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(func() {
+			_, err := client.Revoke(ctx, c.Session().ID())
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	return time.Since(began)
 }
 
 // No node waits for one that has stopped, even if its lease is older than etcd's raft term.

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/goverse/goverse/internal/test/race"
 )
 
 // slowPageFault is several times the duration of the first touch of a page on a real machine, and on most virtual
@@ -32,11 +34,14 @@ func ParallelTests(most int) int {
 	return max(most, runtime.GOMAXPROCS(0))
 }
 
-// TTL returns the TTL of sessions that are short but must outlive the load of other tests: elsewhere, or twice
-// that on a slow machine.
+// TTL returns the TTL of sessions that are short but must outlive the load of other tests: elsewhere, twice that on a
+// slow machine, and twice that again under the race detector.
 func TTL(elsewhere time.Duration) time.Duration {
 	if SlowMachine() {
-		return 2 * elsewhere
+		elsewhere *= 2
+	}
+	if race.Enabled {
+		elsewhere *= 2
 	}
 	return elsewhere
 }
