@@ -9,7 +9,7 @@ import (
 )
 
 // Handler returns a handler that lets next answer a request only while this process leads; see the package
-// comment. It starts no goroutine of its own. Forwarded requests leave connections open, which close when idle,
+// comment. Its goroutines end with their requests. Forwarded requests leave connections open, which close when idle,
 // or when CloseIdleConnections of Options.Transport is called.
 func Handler(l Leadership, next http.Handler, opts Options) http.Handler {
 	opts = opts.withDefaults()
@@ -39,10 +39,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for {
 		done, refused := a.runOnLeader(r.Context(), func(ctx context.Context) {
 			// Reading a body does not end with a context: a client that sends none would keep the work running.
+			ended := make(chan struct{})
 			stop := context.AfterFunc(ctx, func() {
+				defer close(ended)
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server without this has limits of its own
 			})
-			defer stop()
+			defer func() {
+				if !stop() {
+					<-ended // w is not used after its request
+				}
+			}()
 			h.next.ServeHTTP(w, r.WithContext(ctx))
 		})
 		if done {

@@ -2,6 +2,7 @@ package leaderonly
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -174,6 +175,38 @@ func TestStopsWhileRequestsWait(t *testing.T) {
 		began := time.Now()
 		requireRefused(t, <-answer, NotReady, "")
 		require.Zero(t, time.Since(began))
+	})
+}
+
+// connection is a response's writer that is slow to set the time limit of reads.
+type connection struct {
+	*httptest.ResponseRecorder
+	release chan struct{}
+}
+
+func (c connection) SetReadDeadline(time.Time) error {
+	<-c.release
+	return nil
+}
+
+// A request is not over while its connection is still in use: net/http gives the connection to the next one.
+func TestConnectionIsNotUsedAfterItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		w, returned := connection{httptest.NewRecorder(), make(chan struct{})}, false
+		go func() {
+			r := httptest.NewRequestWithContext(ctx, "POST", "/", nil)
+			Handler(newFake(leads()), next, Options{}).ServeHTTP(w, r)
+			returned = true
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.False(t, returned)
+		close(w.release)
+		synctest.Wait()
+		require.True(t, returned)
 	})
 }
 
