@@ -13,11 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// advanceBatch handles the events and stores the progress. If park is set, it parks the only event instead.
-func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool) error {
+// advanceBatch handles the events and stores the progress. If park is set, it parks the only event instead. After an
+// error it may return a pause to make outside the gate.
+func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool) (pause func(), err error) {
 	var failed Position // the event that failed; "" if none did
 	var why error       // the error of the handler or of OnPark
-	at, err := t.storeResult(ctx, func(ctx context.Context) (Progress, error) {
+	var at Mark
+	at, err = t.storeResult(ctx, func(ctx context.Context) (Progress, error) {
 		ctx = withToken(ctx, t.mark.Token)
 		if park {
 			var progress Progress
@@ -57,22 +59,22 @@ func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool
 		t.recordDone(events, park)
 		t.recordRecovery()
 	case says(ErrFenced):
-		return t.recordOvertaken(err)
+		return nil, t.recordOvertaken(err)
 	case ctx.Err() != nil:
 		t.mark = at
 		t.recordDone(events, park)
 	case park && why != nil && !errors.Is(err, ErrUnavailable):
-		t.pauseAfterError(ctx, "OnPark failed, retrying", err)
+		return func() { t.pauseAfterError(ctx, "OnPark failed, retrying", err) }, err
 	case park:
-		t.pauseAfterOutage(ctx, "could not park an event, retrying", err)
+		return func() { t.pauseAfterOutage(ctx, "could not park an event, retrying", err) }, err
 	case says(ErrRefused):
 		t.recordRetry(t.failureState.withRefusal(positionsOf(events), err), "a batch was refused, trying with fewer events")
 	case failed != "":
 		t.recordRetry(t.failureState.withFailure(failed, why, classifyError(err)), "an event failed, trying it again")
 	default:
-		t.pauseAfterOutage(ctx, "could not store what was handled, retrying", err)
+		return func() { t.pauseAfterOutage(ctx, "could not store what was handled, retrying", err) }, err
 	}
-	return err
+	return nil, err
 }
 
 // callHandler calls the handler. A panic becomes an error.

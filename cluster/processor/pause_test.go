@@ -62,6 +62,31 @@ func (c *counted) Claim(ctx context.Context, name string, token int64) (processo
 	return c.Memory.Claim(ctx, name, token)
 }
 
+// A pause does not wait until a checkpoint that is away is asked again.
+func TestPauseBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	checkpoint := &away{failed: make(chan struct{}, 1000)}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: checkpoint,
+		Handler: (&handled{}).handle, Backoff: processor.Backoff{Min: time.Minute, Max: time.Minute}})
+	<-checkpoint.failed
+	brief, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, p.Pause(brief))
+	end()
+}
+
+// away is a checkpoint that stores nothing.
+type away struct {
+	processor.Memory
+	failed chan struct{}
+}
+
+func (a *away) Advance(context.Context, string, processor.Mark,
+	func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	a.failed <- struct{}{}
+	return processor.Mark{}, errOops
+}
+
 // A pause lasts through failures, before the first term, and until the end. If another process claims the
 // checkpoint, the term ends nevertheless.
 func TestPauseHolds(t *testing.T) {

@@ -75,10 +75,13 @@ func (t *term[E]) processBatches(ctx context.Context, token int64) error {
 		if !t.p.gate.enter() {
 			continue // paused in the meantime
 		}
-		err = t.advanceBatch(ctx, events[:do.count], do.park)
+		pause, err := t.advanceBatch(ctx, events[:do.count], do.park)
 		t.p.gate.leave()
 		if err == nil {
 			continue
+		}
+		if pause != nil {
+			pause()
 		}
 		if t.fenced {
 			return err
