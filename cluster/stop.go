@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Stop hands everything over and leaves the cluster. It takes these steps in order:
@@ -49,17 +50,10 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		return err
 	}
 	c.mu.Unlock()
-	select {
-	case <-c.stopped:
-		return c.stopErr
-	case <-ctx.Done():
+	if err := wait.UntilClosed(ctx, c.stopped); err != nil {
+		return err
 	}
-	select {
-	case <-c.stopped: // also if ctx had already ended
-		return c.stopErr
-	default:
-		return context.Cause(ctx)
-	}
+	return c.stopErr
 }
 
 // recordEnd records that the node does not run any more, or never will. The caller holds the lock.

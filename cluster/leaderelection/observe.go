@@ -24,10 +24,10 @@ func (le *LeaderElection) leaderIn(snap *state.Snapshot) Leader {
 	l := snap.Leader()
 	t := le.currentTerm()
 	switch {
+	case t != nil: // also while the snapshot does not show its key
+		return Leader{Address: le.cfg.Address, Token: t.token, Mode: modeOf(t.acting), Member: true, Lease: int64(s.ID())}
 	case l.Address == "":
 		return Leader{}
-	case t != nil:
-		return Leader{Address: le.cfg.Address, Token: t.token, Mode: modeOf(t.acting), Member: l.Member, Lease: int64(s.ID())}
 	case l.Lease == int64(s.ID()), l.Member && l.Address == le.cfg.Address:
 		// The own key stands for a moment before or after the term, or that of a former process with this name does.
 		return Leader{}

@@ -251,7 +251,7 @@ func (r *sessionRun) close(reason candidacy.Reason, err error) {
 		r.campaign.cancel()
 	}
 	if t := le.lastTerm; t != nil {
-		t.scope.CutOff(context.Cause(t.scope.Context())) // its work is no longer waited for
+		t.scope.CutOff(context.Cause(t.scope.Context())) // its work has no time to finish
 	}
 	le.sessionRun = nil
 	le.notifyLocked()

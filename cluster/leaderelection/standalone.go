@@ -21,6 +21,7 @@ import (
 	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/member/registration"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Errors of New and Runner.Start. Test for them with errors.Is.
@@ -234,12 +235,10 @@ func (r *Runner) Stop(ctx context.Context) error {
 	if r.stopped != nil {
 		stopped := r.stopped
 		r.mu.Unlock()
-		select {
-		case <-stopped:
-			return r.endErr
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := wait.UntilClosed(ctx, stopped); err != nil {
+			return err
 		}
+		return r.endErr
 	}
 	r.stopped = make(chan struct{})
 	started, cancelStart := r.started, r.cancelStart

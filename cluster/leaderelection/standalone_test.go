@@ -268,3 +268,33 @@ func TestElectionAloneBesideNodes(t *testing.T) {
 	a.awaitLeads(t)
 	require.NoError(t, s.Close())
 }
+
+// A stop while etcd is away ends when WorkTimeout has passed, although there is no session any more.
+func TestStopWithWorkWhileEtcdIsAway(t *testing.T) {
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	faults := clustertest.Inject(client)
+	le, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/away", ID: "a",
+		TTL: 2 * time.Second, WorkTimeout: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, runner.Start(ctx))
+	ended, goOn, returned, stopped := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	go func() {
+		returned <- le.Lead(ctx, func(ctx context.Context, _ leaderelection.Term) error {
+			faults.CutOff()
+			<-ctx.Done()
+			close(ended)
+			<-goOn
+			return ctx.Err()
+		})
+	}()
+	<-ended
+	go func() { stopped <- runner.Stop(context.WithoutCancel(ctx)) }()
+	select {
+	case err = <-stopped:
+	case <-time.After(20 * time.Second):
+	}
+	faults.Reconnect()
+	require.ErrorIs(t, err, leaderelection.ErrWorkRuns)
+	close(goOn)
+	require.ErrorIs(t, <-returned, leaderelection.ErrTermOver)
+}

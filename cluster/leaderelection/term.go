@@ -55,7 +55,10 @@ func (le *LeaderElection) newTerm(began candidacy.Term, lease int64, period *etc
 	now time.Time) *ownTerm {
 	t := &ownTerm{token: began.Token, acting: began.Acting, acquired: now, period: period, lease: lease, le: le}
 	t.scope = termscope.New(termscope.Owner{Lock: &le.mu, WorkTimeout: le.cfg.WorkTimeout,
-		Overdue: &le.overdue, OnIdle: le.wake.Send,
+		Overdue: &le.overdue, OnIdle: func() {
+			le.notifyLocked() // for Withdraw: without a session there are no steps
+			le.wake.Send()
+		},
 		OnOverdue: func(running int) {
 			le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
 				"token", t.token, "functions", running)

@@ -39,8 +39,10 @@ func (le *LeaderElection) submitRequest(ctx context.Context, kind state.RequestK
 	if err := le.awaitOwnTerm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotMoved, err)
 	}
-	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, kind, address)
-	return err
+	if _, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, kind, address); err != nil {
+		return err
+	}
+	return le.awaitOwnTerm(ctx) // the next leader may be this member
 }
 
 // awaitOwnTerm blocks while the snapshot shows this member as the leader although it does not lead: its former key is

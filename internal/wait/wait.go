@@ -20,3 +20,19 @@ func For(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// UntilClosed blocks until done is closed and then returns nil, also if ctx has ended by then. If ctx ends first, it
+// returns ctx's cause.
+func UntilClosed(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return context.Cause(ctx)
+	}
+}

@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,4 +20,15 @@ func TestFor(t *testing.T) {
 		require.False(t, For(ctx, time.Hour))
 		require.Equal(t, time.Minute+time.Second, time.Since(began))
 	})
+}
+
+func TestUntilClosed(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done, why := make(chan struct{}), errors.New("enough")
+	cancel(why)
+	require.Equal(t, why, UntilClosed(ctx, done))
+	close(done)
+	for range 100 {
+		require.NoError(t, UntilClosed(ctx, done), "what is done counts")
+	}
 }
