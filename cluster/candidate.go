@@ -24,6 +24,7 @@ type Candidate struct {
 // earlyCandidacies holds the candidacies that were requested before Start.
 type earlyCandidacies struct {
 	mu       sync.Mutex
+	known    map[string]*Candidate // by name, also those that have withdrawn
 	requests []earlyRequest
 }
 
@@ -37,21 +38,27 @@ func (e *earlyCandidacies) addRequest(c *Cluster, name string, opts []leaderelec
 	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
-	candidate := &Candidate{c: c, name: name}
-	if i := slices.IndexFunc(e.requests, func(r earlyRequest) bool { return r.candidate.name == name }); i >= 0 {
-		candidate = e.requests[i].candidate
+	candidate := e.known[name]
+	if candidate == nil {
+		candidate = &Candidate{c: c, name: name}
+		if e.known == nil {
+			e.known = map[string]*Candidate{}
+		}
+		e.known[name] = candidate
 	}
 	e.requests = append(e.requests, earlyRequest{candidate, opts})
 	return candidate, nil
 }
 
-// dropRequests drops the requests for a candidate and reports whether there were any.
+// dropRequests drops the requests for a candidate. It reports false, and does nothing, once the node runs.
 func (e *earlyCandidacies) dropRequests(c *Candidate) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before := len(e.requests)
+	if e.known[c.name] != c {
+		return false
+	}
 	e.requests = slices.DeleteFunc(e.requests, func(r earlyRequest) bool { return r.candidate == c })
-	return len(e.requests) < before
+	return true
 }
 
 // standAll makes the candidates stand that were requested before, and publishes the parts of the running node.
@@ -63,7 +70,7 @@ func (e *earlyCandidacies) standAll(c *Cluster, p *nodeParts) {
 			r.candidate.e.Store(election)
 		}
 	}
-	e.requests = nil
+	e.known, e.requests = nil, nil
 	c.parts.Store(p)
 }
 

@@ -72,6 +72,13 @@ func TestStandBeforeStart(t *testing.T) {
 	cancelled, err := c.Elections().Stand("cancelled")
 	require.NoError(t, err)
 	require.NoError(t, cancelled.Withdraw(ctx))
+	require.NoError(t, cancelled.Withdraw(ctx), "again is fine")
+	again, err := c.Elections().Stand("again")
+	require.NoError(t, err)
+	require.NoError(t, again.Close(ctx))
+	same, err = c.Elections().Stand("again")
+	require.NoError(t, err)
+	require.Same(t, again, same, "all callers share it")
 	_, err = c.Elections().Stand("")
 	require.ErrorIs(t, err, leaderelection.ErrBadName)
 

@@ -274,7 +274,7 @@ func (l *leaderTimes) recordAnswer(id clientv3.LeaseID, resp *clientv3.LeaseTime
 	l.pending = nil
 	l.leaseID, l.asked, l.failed = id, time.Now(), err
 	l.renewed, l.expires = time.Time{}, time.Time{}
-	if err == nil {
+	if err == nil && resp.TTL > 0 { // not for a lease that is gone
 		l.expires = l.asked.Add(time.Duration(resp.TTL) * time.Second)
 		l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)
 	}
