@@ -188,3 +188,40 @@ func TestReadsAgainAreFew(t *testing.T) {
 	require.Greater(t, again, int64(2))
 	require.LessOrEqual(t, again, int64(4+2*watched), "a pause is four fifths of the longest, at the least")
 }
+
+// forgetful is a watcher over a direct path to etcd that loses the requests for progress of its first watch.
+type forgetful struct {
+	clientv3.Watcher
+	opened atomic.Int32
+}
+
+func (f *forgetful) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	f.opened.Add(1)
+	return f.Watcher.Watch(ctx, key, opts...)
+}
+
+func (f *forgetful) RequestProgress(ctx context.Context) error {
+	if f.opened.Load() == 1 {
+		return nil
+	}
+	return f.Watcher.RequestProgress(ctx)
+}
+
+// An etcd that stuttered once is not taken for a proxy: the next watch is opened at a revision of the past, and etcd
+// reports no progress of such a watch at first.
+func TestAStutterIsNoProxy(t *testing.T) {
+	t.Parallel()
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	w := &forgetful{Watcher: client.Watcher}
+	derived := clientv3.NewCtxClient(context.Background())
+	derived.KV, derived.Watcher = client.KV, w
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: testKeys(t)}, LagTimeout: 400 * time.Millisecond})
+	run(t, m)
+	for began := time.Now(); time.Since(began) < 2*time.Second; {
+		put, err := client.Put(ctx, "/elsewhere", "")
+		require.NoError(t, err)
+		m.ObserveHeader(put.Header, 0)
+	}
+	require.EqualValues(t, 2, w.opened.Load(), "the first one was mute")
+	require.False(t, m.Proxied())
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/etcd/watchprogress"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Run reads, watches and rebuilds until ctx ends. It returns the error of ctx once all its goroutines have
@@ -41,32 +42,9 @@ func (m *Mirror) Run(ctx context.Context) error {
 				"in", pause.Round(time.Millisecond).String())
 			quiet = true
 		}
-		m.waitPause(ctx, pause)
+		wait.For(ctx, pause) // members linger meanwhile: what they report is not seen
 	}
 	return ctx.Err()
-}
-
-// waitPause waits for the pause before the range is read anew, or until ctx ends. Meanwhile it removes members that
-// no longer linger.
-func (m *Mirror) waitPause(ctx context.Context, pause time.Duration) {
-	over := time.NewTimer(pause)
-	defer over.Stop()
-	lingering := time.NewTimer(0)
-	defer lingering.Stop()
-	for {
-		select {
-		case <-over.C:
-			return
-		case <-lingering.C:
-			if s := m.Snapshot(); s != nil {
-				if _, again := m.expireLingering(s); again > 0 {
-					lingering.Reset(again)
-				}
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // readRange reads the range and publishes it.
@@ -102,7 +80,7 @@ func (m *Mirror) readRange(ctx context.Context, quiet *bool) (*state.Snapshot, e
 	m.age.recordRead(next.Revision, sent)
 	now := time.Now()
 	m.lingering, next = m.lingering.OnTerm(m.knownTerm.Load()).OnRead(m.Snapshot(), next, now)
-	m.lingering, next, _ = m.lingering.Expire(next, now)
+	m.lingering, next, _ = m.lingering.Expire(next, sent) // what was reported since may be missing
 	m.publishSnapshot(next)
 	if *quiet {
 		m.log.Info("the watch of the cluster's keys is restored", "revision", next.Revision)

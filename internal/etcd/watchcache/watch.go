@@ -16,6 +16,10 @@ import (
 
 const progressTimeout = 100 * time.Millisecond
 
+// syncTime is the time after which etcd answers requests for progress of a watch that was opened at a revision of the
+// past. Before that it drops them: it brings such watches up to date every 100 ms.
+const syncTime = 150 * time.Millisecond
+
 var errNotOpened = errors.New("etcd did not open the watch")
 
 // reopenError ends a watch that another one can continue, because nothing is missing up to a revision.
@@ -58,6 +62,8 @@ type watch struct {
 	progress  watchprogress.Watch
 	opened    time.Time   // zero until etcd has opened the watch
 	lag       *time.Timer // fires when an awaited revision is late
+	sync      *time.Timer // fires when etcd answers requests for progress
+	asked     bool        // etcd was asked for the progress since the awaited revision, and should have answered
 	lingering *time.Timer // fires when a member may no longer linger
 }
 
@@ -80,8 +86,11 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 	if !opening.Stop() {
 		return 0, errNotOpened
 	}
-	w.lag, w.lingering = time.NewTimer(m.cfg.LagTimeout), time.NewTimer(0)
+	w.lag, w.sync, w.lingering = time.NewTimer(m.cfg.LagTimeout), time.NewTimer(0), time.NewTimer(0)
+	w.sync.Stop()
+	w.lingering.Stop() // until the watch is open
 	defer w.lag.Stop()
+	defer w.sync.Stop()
 	defer w.lingering.Stop()
 	compared := make(chan comparison)
 	for err == nil {
@@ -90,8 +99,17 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 			err = w.handleResponse(resp, ok)
 		case <-m.wake:
 			w.advance(w.progress.OnKnownRevision(m.KnownRevision()))
+		case <-w.sync.C:
+			if w.progress.AwaitedRevision() != 0 {
+				w.asked = w.requestProgress()
+			}
 		case <-w.lingering.C:
-			w.expireLingering()
+			select {
+			case resp, ok := <-events: // may show that they linger for longer
+				err = w.handleResponse(resp, ok)
+			default:
+				w.expireLingering()
+			}
 		case reason := <-m.rebuild:
 			err = fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-w.lag.C:
@@ -131,6 +149,7 @@ func (w *watch) handleResponse(resp clientv3.WatchResponse, ok bool) error {
 	}
 	if !w.progress.IsOpen() {
 		w.opened = time.Now()
+		w.lingering.Reset(0)
 		m.markReady()
 	}
 	switch resp.Header.ClusterId {
@@ -170,11 +189,14 @@ func (w *watch) handleComparison(c comparison) error {
 	if err := c.checkSnapshot(w.snapshot); err != nil {
 		return fmt.Errorf("%w: %w", errRebuild, err)
 	}
-	var again bool
-	if m.proxyState, again = m.proxyState.OnNoProgress(); again {
+	switch proxied, again := m.proxyState.OnNoProgress(); {
+	case again:
+		m.proxyState = proxied
 		return &reopenError{upTo: c.revision, reason: "the watch does not report progress"}
+	case w.asked:
+		m.proxyState = proxied
+		m.reportProxy()
 	}
-	m.reportProxy()
 	next, timer := w.progress.OnNothingMissing(m.KnownRevision())
 	m.age.recordReached(c.revision)
 	w.advance(next, timer)
@@ -189,14 +211,23 @@ func (w *watch) advance(progress watchprogress.Watch, timer watchprogress.TimerA
 		w.lag.Stop()
 	case watchprogress.StartTimer:
 		w.lag.Reset(w.m.cfg.LagTimeout)
-		if !w.m.proxyState.ExpectsProgress() {
-			return
+		w.asked = w.requestProgress()
+		if early := min(syncTime, w.m.cfg.LagTimeout/2) - time.Since(w.opened); w.asked && early > 0 {
+			w.asked = false
+			w.sync.Reset(early)
 		}
-		// The timeout is short because events wait meanwhile. The timer covers a missing answer.
-		ctx, cancel := context.WithTimeout(w.ctx, progressTimeout)
-		_ = w.m.cfg.Client.RequestProgress(ctx)
-		cancel()
 	}
+}
+
+// requestProgress asks etcd how far the watch has come, unless a proxy would not answer. It reports whether the
+// request was sent. Its time limit is short, because events wait meanwhile.
+func (w *watch) requestProgress() bool {
+	if !w.m.proxyState.ExpectsProgress() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, progressTimeout)
+	defer cancel()
+	return w.m.cfg.Client.RequestProgress(ctx) == nil
 }
 
 func (w *watch) expireLingering() {
