@@ -23,7 +23,7 @@ const (
 	// node may be slightly behind that of another.
 	settleDelay = 25 * time.Millisecond
 	// takeoverWait is the time for which a repeated request waits on the node that is next in the queue. Some crashes
-	// are noticed within it. If a transfer caused the repetition, the wait is in vain, so takeover is not longer.
+	// are noticed within it. If a transfer caused the repetition, the wait is in vain, so it is not longer.
 	takeoverWait = 200 * time.Millisecond
 )
 

@@ -56,7 +56,7 @@ func (a *attempt) runOnLeader(ctx context.Context, fn func(ctx context.Context))
 			return true, refusal{}
 		case outside && a.hint.retry && !lingered: // otherwise a load balancer would use up its retries at once
 			lingered = true
-			a.pauseBriefly(ctx)
+			wait.For(ctx, settleDelay)
 			continue
 		case outside:
 			return false, notReadyRefusal
@@ -92,11 +92,6 @@ func notLeaderDetail(l Leader) string {
 		return l.Name + " leads, which is no node and answers no requests; nothing was done; try again when a node leads"
 	}
 	return "this node does not lead; nothing was done; send the request to the leader"
-}
-
-// pauseBriefly waits for settle, or until ctx ends.
-func (a *attempt) pauseBriefly(ctx context.Context) {
-	wait.For(ctx, settleDelay)
 }
 
 func earlierTime(a, b time.Time) time.Time {

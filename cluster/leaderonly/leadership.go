@@ -75,26 +75,21 @@ func TokenFrom(ctx context.Context) int64 {
 }
 
 // Cluster returns the leadership of the cluster itself. The leader's URL is its Config.HTTPAddress.
-func Cluster(c *cluster.Cluster) Leadership { return clusterLeadership{c} }
+func Cluster(c *cluster.Cluster) Leadership { return Election(c, ownElection{c}) }
 
-type clusterLeadership struct{ c *cluster.Cluster }
+// ownElection is the cluster's own election in the form of a named one.
+type ownElection struct{ *cluster.Cluster }
 
-func (l clusterLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
-	return l.c.AsLeader(ctx, func(ctx context.Context, t leaderelection.Term) error {
-		return fn(ctx, Tenure{Token: t.Token(), Term: t})
-	})
+// Queue returns the addresses of the candidates; nil while this node has no valid session.
+func (e ownElection) Queue() []string {
+	if st := e.Status(); st.SessionValid {
+		return st.Queue
+	}
+	return nil
 }
 
-func (l clusterLeadership) Leader() Leader {
-	known, url := leaderWithURL(l.c.Leader, func(known leaderelection.Leader) string { return urlOf(l.c, known) })
-	if known.Address == "" {
-		// This node's key exists for a moment before the term, and after it.
-		st := l.c.Status()
-		return Leader{Own: st.SessionValid && firstInQueue(st.Queue, l.c)}
-	}
-	own := known.Address == l.c.Node().AdvertiseAddress()
-	return Leader{Name: known.Address, URL: url, Foreign: isForeign(l.c, known), Token: known.Token, Own: own,
-		Leads: own && l.c.IsLeader()}
+func (e ownElection) Watch(ctx context.Context) (<-chan leaderelection.Leader, error) {
+	return e.WatchLeader(ctx)
 }
 
 // leaderWithURL returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
@@ -113,18 +108,6 @@ func leaderWithURL(leader func() leaderelection.Leader,
 		}
 		known = now
 	}
-}
-
-func (l clusterLeadership) Next() bool { return secondInQueue(l.c.Status().Queue, l.c) }
-
-func (l clusterLeadership) Await(ctx context.Context, done func() bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changes, err := l.c.WatchLeader(ctx)
-	if err != nil {
-		return err
-	}
-	return awaitChange(ctx, changes, nil, done)
 }
 
 // firstInQueue reports whether this node is first in the queue.
@@ -190,6 +173,7 @@ func (l electionLeadership) AsLeader(ctx context.Context, fn func(context.Contex
 func (l electionLeadership) Leader() Leader {
 	known, url := leaderWithURL(l.e.Leader, func(known leaderelection.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
+		// This node's key exists for a moment before the term, and after it.
 		return Leader{Own: firstInQueue(l.e.Queue(), l.c)}
 	}
 	own := known.Member && known.Address == l.c.Node().AdvertiseAddress()
