@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -123,27 +124,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.EtcdAddress == "" {
-		c.EtcdAddress = "localhost:2379"
-	}
-	if c.EtcdPrefix == "" {
-		c.EtcdPrefix = "/goverse"
-	}
-	if c.LeaderElectionTTL == 0 {
-		c.LeaderElectionTTL = 10
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 2 * time.Second
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
-	if c.WorkTimeout == 0 {
-		c.WorkTimeout = 5 * time.Second
-	}
-	if c.PreferAfter == 0 {
-		c.PreferAfter = 5 * time.Second
-	}
+	c.EtcdAddress = cmp.Or(c.EtcdAddress, "localhost:2379")
+	c.EtcdPrefix = cmp.Or(c.EtcdPrefix, "/goverse")
+	c.LeaderElectionTTL = cmp.Or(c.LeaderElectionTTL, 10)
+	c.DialTimeout = cmp.Or(c.DialTimeout, 2*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 2*time.Second)
+	c.WorkTimeout = cmp.Or(c.WorkTimeout, 5*time.Second)
+	c.PreferAfter = cmp.Or(c.PreferAfter, 5*time.Second)
 	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
 	c.Sharding = c.Sharding.withDefaults()
 	c.Objects = c.Objects.withDefaults()
@@ -165,26 +152,17 @@ func (c Config) Validate() error {
 	if err := connect.CheckAddresses(c.EtcdAddress); err != nil {
 		return err
 	}
-	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
-		"WorkTimeout": c.WorkTimeout, "PreferAfter": c.PreferAfter} {
-		if d < 0 {
-			return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
-		}
-	}
 	if c.OnceRetention != 0 && c.OnceRetention < time.Minute {
 		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h",
 			ErrBadConfig, c.OnceRetention)
 	}
-	if err := c.CrashDetection.validate(ttlOf(c)); err != nil {
-		return err
-	}
-	if err := c.Sharding.validate(); err != nil {
-		return err
-	}
-	if err := c.Objects.validate(); err != nil {
-		return err
-	}
-	if err := c.Events.validate(); err != nil {
+	if err := cmp.Or(
+		checkNotNegative("DialTimeout", c.DialTimeout),
+		checkNotNegative("RequestTimeout", c.RequestTimeout),
+		checkNotNegative("WorkTimeout", c.WorkTimeout),
+		checkNotNegative("PreferAfter", c.PreferAfter),
+		c.CrashDetection.validate(ttlOf(c)), c.Sharding.validate(), c.Objects.validate(), c.Events.validate(),
+	); err != nil {
 		return err
 	}
 	switch c.Fallback {
@@ -219,4 +197,12 @@ func labelBytes(labels map[string]string) (size int) {
 		size += len(name) + len(value)
 	}
 	return size
+}
+
+// checkNotNegative returns an error if the value of a setting is negative.
+func checkNotNegative[T ~int | ~int64](name string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, value)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,12 +25,8 @@ type EventLog struct {
 }
 
 func (e EventLog) withDefaults() EventLog {
-	if e.Max == 0 {
-		e.Max = 1000
-	}
-	if e.MaxAge == 0 {
-		e.MaxAge = 7 * 24 * time.Hour
-	}
+	e.Max = cmp.Or(e.Max, 1000)
+	e.MaxAge = cmp.Or(e.MaxAge, 7*24*time.Hour)
 	return e
 }
 
@@ -37,14 +34,11 @@ func (e EventLog) withDefaults() EventLog {
 const maxEvents = 5000
 
 func (e EventLog) validate() error {
-	switch {
-	case e.Max < 0 || e.Max > maxEvents:
+	if e.Max > maxEvents {
 		return fmt.Errorf("%w: Events.Max is %d; give a number up to %d, or leave it 0 for 1000", ErrBadConfig, e.Max,
 			maxEvents)
-	case e.MaxAge < 0:
-		return fmt.Errorf("%w: Events.MaxAge is negative (%v); leave it 0 for 7 days", ErrBadConfig, e.MaxAge)
 	}
-	return nil
+	return cmp.Or(checkNotNegative("Events.Max", e.Max), checkNotNegative("Events.MaxAge", e.MaxAge))
 }
 
 // Events is the cluster's event log: the history of its leaders, nodes and shards. All methods are safe for

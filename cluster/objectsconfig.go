@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,46 +45,24 @@ type ObjectsConfig struct {
 }
 
 func (o ObjectsConfig) withDefaults() ObjectsConfig {
-	if o.IdleAfter == 0 {
-		o.IdleAfter = 10 * time.Minute
-	}
-	if o.MaxActive == 0 {
-		o.MaxActive = 1 << 20
-	}
-	if o.MaxQueue == 0 {
-		o.MaxQueue = 1024
-	}
-	if o.MaxWaiting == 0 {
-		o.MaxWaiting = 1 << 18
-	}
-	if o.ActivationTimeout == 0 {
-		o.ActivationTimeout = 10 * time.Second
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 30 * time.Second
-	}
-	if o.MaxMessage == 0 {
-		o.MaxMessage = 4 << 20
-	}
+	o.IdleAfter = cmp.Or(o.IdleAfter, 10*time.Minute)
+	o.MaxActive = cmp.Or(o.MaxActive, 1<<20)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 1024)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 1<<18)
+	o.ActivationTimeout = cmp.Or(o.ActivationTimeout, 10*time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 4<<20)
 	return o
 }
 
 func (o ObjectsConfig) validate() error {
-	for name, d := range map[string]time.Duration{"IdleAfter": o.IdleAfter, "ActivationTimeout": o.ActivationTimeout,
-		"CallTimeout": o.CallTimeout} {
-		if d < 0 {
-			return fmt.Errorf("%w: Objects.%s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
-		}
-	}
-	if o.MaxWaitingBytes < 0 {
-		return fmt.Errorf("%w: Objects.MaxWaitingBytes is negative (%d); leave it 0 for the default", ErrBadConfig,
-			o.MaxWaitingBytes)
-	}
-	for name, n := range map[string]int{"MaxActive": o.MaxActive, "MaxQueue": o.MaxQueue, "MaxWaiting": o.MaxWaiting,
-		"MaxMessage": o.MaxMessage} {
-		if n < 0 {
-			return fmt.Errorf("%w: Objects.%s is negative (%d); leave it 0 for the default", ErrBadConfig, name, n)
-		}
-	}
-	return nil
+	return cmp.Or(
+		checkNotNegative("Objects.IdleAfter", o.IdleAfter),
+		checkNotNegative("Objects.ActivationTimeout", o.ActivationTimeout),
+		checkNotNegative("Objects.CallTimeout", o.CallTimeout),
+		checkNotNegative("Objects.MaxWaitingBytes", o.MaxWaitingBytes),
+		checkNotNegative("Objects.MaxActive", o.MaxActive),
+		checkNotNegative("Objects.MaxQueue", o.MaxQueue),
+		checkNotNegative("Objects.MaxWaiting", o.MaxWaiting),
+		checkNotNegative("Objects.MaxMessage", o.MaxMessage))
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -74,47 +75,26 @@ type Sharding struct {
 }
 
 func (s Sharding) withDefaults() Sharding {
-	if s.Shards == 0 {
-		s.Shards = shard.DefaultCount
-	}
-	if s.MaxAcquiring == 0 {
-		s.MaxAcquiring = defaultMaxAcquiring
-	}
-	if s.DrainTimeout == 0 {
-		s.DrainTimeout = 10 * time.Second
-	}
-	if s.Window == 0 {
-		s.Window = time.Second
-	}
-	if s.MinMembers == 0 {
-		s.MinMembers = 1
-	}
-	if s.MovesPerMinute == 0 {
-		s.MovesPerMinute = 2 * s.Shards
-	}
+	s.Shards = cmp.Or(s.Shards, shard.DefaultCount)
+	s.MaxAcquiring = cmp.Or(s.MaxAcquiring, defaultMaxAcquiring)
+	s.DrainTimeout = cmp.Or(s.DrainTimeout, 10*time.Second)
+	s.Window = cmp.Or(s.Window, time.Second)
+	s.MinMembers = cmp.Or(s.MinMembers, 1)
+	s.MovesPerMinute = cmp.Or(s.MovesPerMinute, 2*s.Shards)
 	return s
 }
 
 func (s Sharding) validate() error {
-	switch {
-	case s.Shards < 0 || s.Shards > shard.MaxCount:
+	if s.Shards < 0 || s.Shards > shard.MaxCount {
 		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one",
 			ErrBadConfig, s.Shards, shard.MaxCount)
-	case s.MaxAcquiring < 0:
-		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default",
-			ErrBadConfig, s.MaxAcquiring)
-	case s.DrainTimeout < 0:
-		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default",
-			ErrBadConfig, s.DrainTimeout)
-	case s.Window < 0:
-		return fmt.Errorf("%w: Sharding.Window is negative (%v); leave it 0 for the default", ErrBadConfig, s.Window)
-	case s.MinMembers < 0:
-		return fmt.Errorf("%w: Sharding.MinMembers is negative (%d); leave it 0 for 1", ErrBadConfig, s.MinMembers)
-	case s.MovesPerMinute < 0:
-		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default",
-			ErrBadConfig, s.MovesPerMinute)
 	}
-	return nil
+	return cmp.Or(
+		checkNotNegative("Sharding.MaxAcquiring", s.MaxAcquiring),
+		checkNotNegative("Sharding.DrainTimeout", s.DrainTimeout),
+		checkNotNegative("Sharding.Window", s.Window),
+		checkNotNegative("Sharding.MinMembers", s.MinMembers),
+		checkNotNegative("Sharding.MovesPerMinute", s.MovesPerMinute))
 }
 
 // publishedCount returns the number of shards for the member's record, 0 if it takes no part.

@@ -1,6 +1,7 @@
 package embedetcd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -139,25 +140,15 @@ func TestTiming(cfg Config) Config {
 
 // withDefaults returns c with its empty fields set to their defaults.
 func (c Config) withDefaults() Config {
-	if c.ListenClient == "" {
-		c.ListenClient = "127.0.0.1:0"
-	}
-	if c.Name == "" {
-		c.Name = "goverse"
-	}
-	if c.Token == "" {
-		c.Token = "goverse"
-	}
-	if c.HeartbeatInterval == 0 {
-		c.HeartbeatInterval = 100 * time.Millisecond
-	}
+	c.ListenClient = cmp.Or(c.ListenClient, "127.0.0.1:0")
+	c.Name = cmp.Or(c.Name, "goverse")
+	c.Token = cmp.Or(c.Token, "goverse")
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
 	if c.ElectionTimeout == 0 {
 		// Keep etcd's own ratio even if only the heartbeat was changed.
 		c.ElectionTimeout = 10 * c.HeartbeatInterval
 	}
-	if c.BcryptCost == 0 {
-		c.BcryptCost = bcrypt.DefaultCost
-	}
+	c.BcryptCost = cmp.Or(c.BcryptCost, bcrypt.DefaultCost)
 	c.Logger = logqueue.New(c.Logger)
 	return c
 }

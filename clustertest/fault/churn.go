@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,21 +36,11 @@ type ChurnConfig struct {
 }
 
 func (c ChurnConfig) withDefaults() ChurnConfig {
-	if c.Prefix == "" {
-		c.Prefix = "/goverse-churn/"
-	}
-	if c.Keys == 0 {
-		c.Keys = 100
-	}
-	if c.ValueSize == 0 {
-		c.ValueSize = 1024
-	}
-	if c.WritesPerSecond == 0 {
-		c.WritesPerSecond = 500
-	}
-	if c.CompactEvery == 0 {
-		c.CompactEvery = 100 * time.Millisecond
-	}
+	c.Prefix = cmp.Or(c.Prefix, "/goverse-churn/")
+	c.Keys = cmp.Or(c.Keys, 100)
+	c.ValueSize = cmp.Or(c.ValueSize, 1024)
+	c.WritesPerSecond = cmp.Or(c.WritesPerSecond, 500)
+	c.CompactEvery = cmp.Or(c.CompactEvery, 100*time.Millisecond)
 	return c
 }
 

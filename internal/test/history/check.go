@@ -25,12 +25,8 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	if l.Silent == 0 {
-		l.Silent = 30 * time.Second
-	}
-	if l.Unserved == 0 {
-		l.Unserved = 30 * time.Second
-	}
+	l.Silent = cmp.Or(l.Silent, 30*time.Second)
+	l.Unserved = cmp.Or(l.Unserved, 30*time.Second)
 	return l
 }
 

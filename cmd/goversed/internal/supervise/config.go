@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -65,18 +66,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.TTL == 0 {
-		c.TTL = 10 * time.Second
-	}
-	if c.Stop == 0 {
-		c.Stop = c.TTL / 4
-	}
+	c.TTL = cmp.Or(c.TTL, 10*time.Second)
+	c.Stop = cmp.Or(c.Stop, c.TTL/4)
 	if c.Try && c.Timeout == 0 {
 		c.Timeout = 5 * time.Second
 	}
-	if c.BusyCode == 0 {
-		c.BusyCode = ExitBusy
-	}
+	c.BusyCode = cmp.Or(c.BusyCode, ExitBusy)
 	c.Logger = logqueue.New(c.Logger)
 	if c.Etcd.Logger == nil {
 		c.Etcd.Logger = c.Logger
