@@ -92,21 +92,13 @@ func (s *Subscription) Close() {
 
 // WaitForLeader blocks until there is a leader. If ctx ends or the election is stopped first, it returns ctx's
 // cause or ErrStopped.
-func (le *LeaderElection) WaitForLeader(ctx context.Context) (Leader, error) {
+func (le *LeaderElection) WaitForLeader(ctx context.Context) (l Leader, err error) {
+	ctx, stop := wait.MergeContexts(ctx, le.ctx)
+	defer stop()
 	sub := le.Subscribe()
 	defer sub.Close()
-	for {
-		if l := le.Leader(); l.Address != "" {
-			return l, nil
-		}
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return Leader{}, context.Cause(ctx)
-		case <-le.ctx.Done():
-			return Leader{}, ErrStopped
-		}
-	}
+	err = wait.Until(ctx, sub.C, func() bool { l = le.Leader(); return l.Address != "" })
+	return l, err
 }
 
 // Watch delivers the current leader, then changes; the zero Leader means none. Slow receivers skip intermediate
