@@ -19,7 +19,7 @@ import (
 //	})
 //
 // Each election is a queue, first come, first served. A leader leads until it resigns, stops, or its session
-// ends. Only an leaderelection.Priority, with which some candidates stand, and a requested Transfer move candidates out
+// ends. Only a leaderelection.Priority, with which some candidates stand, and a requested Transfer move candidates out
 // of that order; each candidate gives way by itself. The cluster's own election is separate: its leader plans the
 // shards, and it has a fallback. Named elections have no fallback: while etcd denies access to them there is no
 // leader, and [Candidate.Err] returns the reason.

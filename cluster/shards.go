@@ -69,7 +69,7 @@ func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner
 
 // Serve runs fn if this node serves the key's shard, and returns fn's error. If this node does not serve the
 // shard, it returns a shard.NotOwnerError at once; while the node stops that also matches ErrStopped. After Stop
-// the error is ErrStopped alone.
+// the error is ErrStopped alone. If the process stood still, Serve first waits until etcd has confirmed the session.
 //
 // fn's context ends with ctx, when the shard is to be handed over and fn takes longer than the drain time-out,
 // and at the session's deadline. Its cause in the latter two cases is shard.ErrNotOwner or a session.LostError.

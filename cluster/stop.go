@@ -24,8 +24,9 @@ import (
 // If ctx ends first, Stop cancels running calls and revokes the session immediately. The error is then a
 // [CutShortError]. It is also one if work went on, or a lock was held, for Config.WorkTimeout after its context
 // had ended, or if etcd did not answer, so that the node's keys stay for a TTL. Stopping a cluster that was never
-// started closes its node. A concurrent second Stop waits for the first one, or until its own context ends; a
-// later one returns the result of the first.
+// started closes its node. While Start has not returned, Stop does nothing and returns an error that matches
+// ErrNotStarted: end the context of Start. A concurrent second Stop waits for the first one, or until its own context
+// ends; a later one returns the result of the first.
 //
 // After Stop has returned, some goroutines of gRPC and of the etcd client may still be about to exit; they wait
 // only to be scheduled. Connections that others hold open to the node are closed.

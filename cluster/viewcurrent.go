@@ -24,24 +24,24 @@ type currentPeriod struct {
 }
 
 func newViewMonitor(ttl time.Duration, valid func() bool, known func() time.Time) *viewMonitor {
-	c := &viewMonitor{ttl: ttl, valid: valid, knownUntil: known}
-	c.beginPeriod()
-	return c
+	m := &viewMonitor{ttl: ttl, valid: valid, knownUntil: known}
+	m.beginPeriod()
+	return m
 }
 
-func (c *viewMonitor) beginPeriod() {
+func (m *viewMonitor) beginPeriod() {
 	p := &currentPeriod{}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
-	c.period.Store(p)
+	m.period.Store(p)
 }
 
 // currentContext returns the context of the current period. It ends, with the reason as its cause, once the view may be
 // out of date. While it may be, the returned context has already ended.
-func (c *viewMonitor) currentContext() context.Context { return c.period.Load().ctx }
+func (m *viewMonitor) currentContext() context.Context { return m.period.Load().ctx }
 
 // run keeps currentContext up to date until ctx ends.
-func (c *viewMonitor) run(ctx context.Context) {
-	look := time.NewTicker(min(max(c.ttl/20, 20*time.Millisecond), 250*time.Millisecond))
+func (m *viewMonitor) run(ctx context.Context) {
+	look := time.NewTicker(min(max(m.ttl/20, 20*time.Millisecond), 250*time.Millisecond))
 	defer look.Stop()
 	for {
 		select {
@@ -49,12 +49,12 @@ func (c *viewMonitor) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		err := outOfDateReason(c.valid(), c.knownUntil(), time.Now(), c.ttl)
-		switch p := c.period.Load(); {
+		err := outOfDateReason(m.valid(), m.knownUntil(), time.Now(), m.ttl)
+		switch p := m.period.Load(); {
 		case err != nil:
 			p.end(err) // only the first call has an effect
 		case p.ctx.Err() != nil:
-			c.beginPeriod()
+			m.beginPeriod()
 		}
 	}
 }

@@ -28,7 +28,8 @@ func (h *Shards) ownerOf(n int) sharding.Owner {
 }
 
 // Serve runs fn if this node serves the key's shard, and returns fn's error. Otherwise it returns a
-// [shard.NotOwnerError] at once, which also matches [lifecycle.ErrStopped] if the node has stopped. fn's
+// [shard.NotOwnerError] at once, which also matches [lifecycle.ErrStopped] if the node has stopped. If the process
+// stood still, it first waits until etcd has confirmed the session. fn's
 // context ends with ctx, at the session's deadline, and when the shard must be handed over and fn has run for
 // longer than the drain time-out; its cause is then [shard.ErrNotOwner] or the session's LostError. The shard
 // is not handed over before fn has returned, unless the session is lost; then only the epoch guards fn's

@@ -16,7 +16,8 @@ import (
 )
 
 // sessionRun carries out the orders of this node's candidacy for the duration of one session. Its fields are guarded
-// by le.mu. Results that arrive after its end have no effect.
+// by le.mu, but for ownPlace, which belongs to the mirror's goroutine. Results that arrive after its end have no
+// effect.
 type sessionRun struct {
 	le       *LeaderElection
 	s        *etcdsession.Session

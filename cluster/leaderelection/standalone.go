@@ -170,13 +170,17 @@ func (r *Runner) assemble(client *clientv3.Client) (err error) {
 
 // Start registers this process and queues it. It returns once the process is queued; it does not wait until it leads.
 // While etcd cannot be reached, Start keeps trying until ctx ends or Stop is called, so give ctx a deadline. After an
-// error everything is undone. It starts once: a second call returns ErrStarted.
+// error everything is undone. It starts once: a second call returns ErrStarted, which also matches ErrStopped after
+// Stop.
 func (r *Runner) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.mu.Lock()
 	if r.started != nil || r.stopped != nil {
-		r.mu.Unlock()
+		defer r.mu.Unlock()
+		if r.stopped != nil {
+			return fmt.Errorf("%w: %w", ErrStopped, ErrStarted)
+		}
 		return ErrStarted
 	}
 	r.started, r.cancelStart = make(chan struct{}), cancel
