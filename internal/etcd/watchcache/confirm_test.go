@@ -100,3 +100,73 @@ func TestConfirmIsRefusedWithoutALeader(t *testing.T) {
 	_, err := m.Confirm(t.Context(), false)
 	require.ErrorIs(t, err, rpctypes.ErrNoLeader)
 }
+
+// held is a watcher that delivers nothing while it is held, and then all of it in order, as to a process that stood
+// still.
+type held struct {
+	clientv3.Watcher
+	gate chan struct{} // closed when delivery goes on
+	hold chan struct{} // closed when delivery stops
+}
+
+func (h *held) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	in, out := h.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(out)
+		for resp := range in {
+			select {
+			case <-h.hold:
+				<-h.gate
+			default:
+			}
+			select {
+			case out <- resp:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// A member's grace period does not end before what others reported within it was seen, however late that arrives.
+func TestLingersUntilReportsAreSeen(t *testing.T) {
+	t.Parallel()
+	plain, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
+	put := func(address string, r state.Record) {
+		t.Helper()
+		_, err := plain.Put(ctx, keys.Node(address), r.Encode())
+		require.NoError(t, err)
+	}
+	first, err := plain.Get(ctx, "nothing")
+	require.NoError(t, err)
+	term := first.Header.RaftTerm
+	for _, address := range []string{"a:1", "b:1", "c:1"} {
+		put(address, state.Record{Term: term, TTL: 3600})
+	}
+	h := &held{Watcher: plain.Watcher, gate: make(chan struct{}), hold: make(chan struct{})}
+	client := clientv3.NewCtxClient(context.Background())
+	client.KV, client.Watcher = plain.KV, h
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys, Address: "me:1"}, LagTimeout: time.Minute})
+	run(t, m)
+	m.Fresh(term + 1) // their leases are older
+	_, err = plain.Delete(ctx, keys.Node("a:1"))
+	require.NoError(t, err)
+	_, err = m.Wait(ctx, func(s *state.Snapshot) bool { return len(s.Lingering) == 1 })
+	require.NoError(t, err)
+
+	close(h.hold)
+	_, err = plain.Delete(ctx, keys.Node("b:1"))
+	require.NoError(t, err)
+	put("b:1", state.Record{Term: term + 1, TTL: 3600, RevokedEarly: true})
+	brief, cancel := context.WithTimeout(ctx, time.Second) // five grace periods
+	defer cancel()
+	over := func(s *state.Snapshot) bool { return s.Member("a:1") == nil }
+	_, err = m.Wait(brief, over)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(h.gate)
+	again, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = m.Wait(again, over)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "etcd had revoked b's lease early")
+}

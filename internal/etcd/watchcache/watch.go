@@ -65,6 +65,8 @@ type watch struct {
 	sync      *time.Timer // fires when etcd answers requests for progress
 	asked     bool        // etcd was asked for the progress since the awaited revision, and should have answered
 	lingering *time.Timer // fires when a member may no longer linger
+	due       time.Time   // since when a member need not linger any longer, by what was seen; zero: none is due
+	complete  bool        // a report since then has shown that all of it was seen
 }
 
 // watchOnce folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
@@ -104,12 +106,7 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 				w.asked = w.requestProgress()
 			}
 		case <-w.lingering.C:
-			select {
-			case resp, ok := <-events: // may show that they linger for longer
-				err = w.handleResponse(resp, ok)
-			default:
-				w.expireLingering()
-			}
+			w.expireLingering()
 		case reason := <-m.rebuild:
 			err = fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-w.lag.C:
@@ -166,12 +163,16 @@ func (w *watch) handleResponse(resp clientv3.WatchResponse, ok bool) error {
 	m.recordTerm(resp.Header.RaftTerm)
 	if len(resp.Events) > 0 {
 		w.snapshot = m.applyEvents(w.snapshot, resp.Events)
-		if len(w.snapshot.Lingering) > 0 {
+		if len(w.snapshot.Lingering) > 0 && w.due.IsZero() {
 			w.lingering.Reset(0)
 		}
 	}
 	if resp.IsProgressNotify() {
 		m.proxyState = m.proxyState.OnProgress()
+		if !w.due.IsZero() {
+			w.complete = true
+			w.lingering.Reset(0)
+		}
 	}
 	next, timer := w.progress.OnAnswer(resp.Header.Revision, resp.Created, m.KnownRevision())
 	m.recordRevision(next.ReachedRevision())
@@ -230,19 +231,25 @@ func (w *watch) requestProgress() bool {
 	return w.m.cfg.Client.RequestProgress(ctx) == nil
 }
 
+// expireLingering removes members from view that no longer linger. Before it does so, a report of etcd's must show that
+// no event is on its way that says that they linger for longer: this process may have stood still. Without a report
+// it waits for LagTimeout at most.
 func (w *watch) expireLingering() {
-	var again time.Duration
-	if w.snapshot, again = w.m.expireLingering(w.snapshot); again > 0 {
-		w.lingering.Reset(again)
-	}
-}
-
-// expireLingering removes members from view that no longer linger. It returns the time after which to look again; 0
-// means never.
-func (m *Mirror) expireLingering(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
-	before := s
-	if m.lingering, s, again = m.lingering.Expire(s, time.Now()); s != before {
+	m, now := w.m, time.Now()
+	members, s, again := m.lingering.Expire(w.snapshot, now)
+	if s != w.snapshot {
+		if w.due.IsZero() {
+			w.due = now
+		}
+		if !w.complete && now.Sub(w.due) < m.cfg.LagTimeout && w.requestProgress() {
+			w.lingering.Reset(syncTime)
+			return
+		}
+		m.lingering, w.snapshot = members, s
 		m.publishSnapshot(s)
 	}
-	return s, again
+	w.due, w.complete = time.Time{}, false
+	if again > 0 {
+		w.lingering.Reset(again)
+	}
 }
