@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
 	"github.com/goverse/goverse/embedetcd"
 )
 
@@ -148,7 +149,7 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	case f.advertise == "" && (host == "" || ip.Unmap().IsUnspecified()):
 		return fmt.Errorf("--etcd-advertise is missing: --etcd-listen %s is every interface, and the other nodes need to "+
 			"know one address, like %s:2379", f.listen, peer)
-	case isLoopback(host) && !isLoopback(peer):
+	case daemon.IsLoopbackHost(host) && !daemon.IsLoopbackHost(peer):
 		return fmt.Errorf("--etcd-listen %s cannot be reached by the nodes of the other members: give this machine's "+
 			"address, like %s", f.listen, net.JoinHostPort(peer, "2379"))
 	}
@@ -170,9 +171,4 @@ func isPort(port string) bool {
 func isBindableHost(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "" || host == "localhost"
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

@@ -143,8 +143,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	if len(etcd.Peers) > 1 && !cmd.Flags().Changed("start-timeout") {
 		startTimeout = 0 // it waits for the other members
 	}
-	switch {
-	case f.weight < 1:
+	if f.weight < 1 {
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}
 	if err := checkTTL(f.ttl); err != nil {

@@ -7,10 +7,6 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// adminTokenVariable names the variable with a bearer token. There is no flag for it, because process lists
-// show flags.
-const adminTokenVariable = "GOVERSE_ADMIN_TOKEN"
-
 // nodeHTTPFlags holds the flags for the status API's TLS and for the clients that may make admin calls.
 type nodeHTTPFlags struct {
 	cert, key, clientCA string
@@ -27,7 +23,7 @@ func (f *nodeHTTPFlags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.clients, "admin-client", nil, "`name` in the certificate of a client that may; can be repeated "+
 		"(default: every one of --http-client-ca)")
 	fs.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with bearer tokens that admin calls may have, one a line; "+
-		"read again at each call; or one token as "+adminTokenVariable)
+		"read again at each call; or one token as "+daemon.AdminTokenVariable)
 }
 
 func (f *nodeHTTPFlags) tlsConfig() mtls.Config {
@@ -35,6 +31,6 @@ func (f *nodeHTTPFlags) tlsConfig() mtls.Config {
 }
 
 func (f *nodeHTTPFlags) adminConfig(env func(string) (string, bool)) daemon.Admin {
-	token, _ := env(adminTokenVariable)
+	token, _ := env(daemon.AdminTokenVariable)
 	return daemon.Admin{TokenFile: f.tokenFile, Token: token, Clients: f.clients}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/node/mtls"
 )
@@ -75,21 +75,14 @@ func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
 // readCertificates reads the files once, because a command is short, and returns their content. It returns nil
 // without files.
 func (f *nodeTLSFlags) readCertificates() (*mtls.Certificates, error) {
-	if *f == (nodeTLSFlags{}) {
-		return nil, nil
-	}
 	cfg := f.tlsConfig()
-	cfg.ClientOnly = true
-	if cfg.CertFile == "" || cfg.KeyFile == "" || cfg.CAFile == "" {
-		return nil, errors.New("--node-cert, --node-key and --node-ca belong together: give all three")
-	}
-	certs, err := mtls.New(cfg)
-	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
-		flags := map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
-		return nil, fmt.Errorf("%s %s: %w", flags[wrong.Field], wrong.File, wrong.Err)
-	}
-	if err != nil {
+	if err := daemon.ValidateNodeTLS(cfg); err != nil || cfg.CertFile == "" {
 		return nil, err
+	}
+	cfg.ClientOnly = true
+	certs, err := mtls.New(cfg)
+	if err != nil {
+		return nil, daemon.NameFile(err, daemon.NodeTLSFlags)
 	}
 	certs.Close()
 	return certs, nil

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// flaglessVariables lists variables that have a meaning but no flag: those that exec and lock set for COMMAND, and
-// a secret.
-var flaglessVariables = []string{"GOVERSE_ADMIN_TOKEN", "GOVERSE_ELECTION", "GOVERSE_KEY", "GOVERSE_KEYS",
-	"GOVERSE_LOCK",
+// flaglessVariables lists variables that have a meaning but no flag: some that exec and lock set for COMMAND, and a
+// secret.
+var flaglessVariables = []string{daemon.AdminTokenVariable, "GOVERSE_KEY", "GOVERSE_KEYS", "GOVERSE_LOCK",
 	"GOVERSE_TOKEN"}
 
 // newRoot returns the whole command tree. Env looks up environment variables. Each variable in names that looks

@@ -22,9 +22,9 @@ type Admin struct {
 	Clients []string
 }
 
-// tokenVariable names the environment variable from which goversed takes Admin.Token. There is no flag for it,
+// AdminTokenVariable names the environment variable from which goversed takes Admin.Token. There is no flag for it,
 // because process lists show flags.
-const tokenVariable = "GOVERSE_ADMIN_TOKEN"
+const AdminTokenVariable = "GOVERSE_ADMIN_TOKEN"
 
 // hasAdmin reports whether any client may make admin calls.
 func (c Config) hasAdmin() bool {
@@ -42,12 +42,12 @@ func (c Config) validateHTTP() error {
 	case len(c.Admin.Clients) > 0 && tls.CAFile == "":
 		return errors.New("--admin-client needs --http-client-ca: name the authorities that sign its certificate")
 	case c.Admin.TokenFile != "" && c.Admin.Token != "":
-		return fmt.Errorf("--admin-token-file and %s are both given: give one of them", tokenVariable)
+		return fmt.Errorf("--admin-token-file and %s are both given: give one of them", AdminTokenVariable)
 	case c.HTTP == "" && (tls.CertFile != "" || c.hasAdmin()):
 		return errors.New("--http is none, and there are certificates or tokens for it: leave them out, or give --http an " +
 			"address")
 	case c.Admin.Token != "" && len(c.Admin.Token) < httpapi.MinToken:
-		return fmt.Errorf("%s has %d bytes: give %d at least; openssl rand -hex 32 makes a good one", tokenVariable,
+		return fmt.Errorf("%s has %d bytes: give %d at least; openssl rand -hex 32 makes a good one", AdminTokenVariable,
 			len(c.Admin.Token), httpapi.MinToken)
 	}
 	return nil
@@ -67,7 +67,7 @@ func (d *Daemon) adminConfig() (*httpapi.Admin, error) {
 		all = append(all, httpapi.BearerTokens(func() (map[string]string, error) { return readTokens(file) }))
 	}
 	if token := d.cfg.Admin.Token; token != "" {
-		all = append(all, httpapi.BearerToken(tokenVariable, token))
+		all = append(all, httpapi.BearerToken(AdminTokenVariable, token))
 	}
 	if len(all) > 0 && d.httpCerts == nil && !isLoopbackListener(d.http) {
 		d.log.Warn("admin tokens travel in plain text: give --http-cert and --http-key, or have --http listen on this "+

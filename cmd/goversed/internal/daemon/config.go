@@ -82,7 +82,7 @@ func (c Config) Validate() error {
 				c.HTTP, err)
 		}
 	}
-	if err := c.validateTLS(); err != nil {
+	if err := ValidateNodeTLS(c.TLS); err != nil {
 		return err
 	}
 	if err := c.validateHTTP(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/goverse/goverse/cluster"
@@ -112,17 +113,12 @@ func etcdError(cfg embedetcd.Config, err error) error {
 	return fmt.Errorf("embedded etcd: %w", err)
 }
 
-// etcdFiles maps the file fields of embedetcd.Config to flags.
-var etcdFiles = map[string]string{
-	"ClientTLS.CertFile": "--etcd-serve-cert", "ClientTLS.KeyFile": "--etcd-serve-key",
-	"ClientTLS.CAFile": "--etcd-serve-ca",
-	"PeerTLS.CertFile": "--etcd-peer-cert", "PeerTLS.KeyFile": "--etcd-peer-key", "PeerTLS.CAFile": "--etcd-peer-ca",
-}
-
 // memberError rewrites an error that keeps a member of etcd from its cluster. It reports whether err is one.
 func memberError(cfg embedetcd.Config, err error) (error, bool) {
 	if wrong, ok := errors.AsType[*embedetcd.FileError](err); ok {
-		return newFlagError(err, "%s %s: %v", etcdFiles[wrong.Field], wrong.File, wrong.Err), true
+		part, field, _ := strings.Cut(wrong.Field, ".")
+		flags := map[string]map[string]string{"ClientTLS": serveFlags, "PeerTLS": peerFlags}[part]
+		return newFlagError(err, "%s %s: %v", flags[field], wrong.File, wrong.Err), true
 	}
 	if other, ok := errors.AsType[*embedetcd.DisagreeError](err); ok {
 		return newFlagError(err, "--etcd-cluster differs: member %s has %s, and this one %s: give all members "+

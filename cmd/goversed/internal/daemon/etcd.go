@@ -96,7 +96,7 @@ func (d *Daemon) warnPlaintext() {
 		return
 	}
 	for _, address := range etcd.Peers {
-		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopbackHost(host) {
+		if host, _, err := net.SplitHostPort(address); err == nil && !IsLoopbackHost(host) {
 			d.log.Warn("etcd peer traffic is not encrypted: any host that reaches the peer addresses can read and write all "+
 				"data; give --etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca, or keep them in a network you trust",
 				"peer", address)
@@ -105,8 +105,8 @@ func (d *Daemon) warnPlaintext() {
 	}
 }
 
-// isLoopbackHost reports whether the host is only reachable from this machine.
-func isLoopbackHost(host string) bool {
+// IsLoopbackHost reports whether the host is only reachable from this machine.
+func IsLoopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

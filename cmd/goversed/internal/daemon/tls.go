@@ -10,24 +10,23 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// tlsFlags maps the fields of mtls.Config to the flags of the node's certificates; httpTLSFlags, serveFlags and
-// peerFlags do so for the status API and for the clients and peers of the embedded etcd.
+// httpTLSFlags, serveFlags and peerFlags map the fields of mtls.Config to the flags of the certificates of the status
+// API, and of those for the clients and peers of the embedded etcd.
 var (
-	tlsFlags     = map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
 	httpTLSFlags = map[string]string{"CertFile": "--http-cert", "KeyFile": "--http-key", "CAFile": "--http-client-ca"}
 	serveFlags   = map[string]string{"CertFile": "--etcd-serve-cert", "KeyFile": "--etcd-serve-key",
 		"CAFile": "--etcd-serve-ca"}
 	peerFlags = map[string]string{"CertFile": "--etcd-peer-cert", "KeyFile": "--etcd-peer-key", "CAFile": "--etcd-peer-ca"}
-	// EtcdTLSFlags maps the fields of mtls.Config to the flags for connections to etcd.
+	// NodeTLSFlags and EtcdTLSFlags map these fields to the flags of the node's certificates, and of those for
+	// connections to etcd.
+	NodeTLSFlags = map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
 	EtcdTLSFlags = map[string]string{"CertFile": "--etcd-cert", "KeyFile": "--etcd-key", "CAFile": "--etcd-cacert"}
 )
 
-// validateTLS checks what can be checked without reading the files.
-func (c Config) validateTLS() error {
-	if named := c.TLS.CertFile != "" || c.TLS.KeyFile != "" || c.TLS.CAFile != ""; !named {
-		return nil
-	}
-	if c.TLS.CertFile == "" || c.TLS.KeyFile == "" || c.TLS.CAFile == "" {
+// ValidateNodeTLS checks that all files of the node's certificates are named, or none of them.
+func ValidateNodeTLS(c mtls.Config) error {
+	named := c.CertFile != "" || c.KeyFile != "" || c.CAFile != ""
+	if named && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == "") {
 		return errors.New("--node-cert, --node-key and --node-ca belong together: give all three")
 	}
 	return nil
@@ -48,7 +47,7 @@ func (d *Daemon) secureNode(cfg node.Config) (node.Config, error) {
 		return cfg, err // Validate rejects such an address
 	}
 	tls.Host = host
-	if d.certs, err = d.openCertificates("node", "tls", tls, tlsFlags); err != nil {
+	if d.certs, err = d.openCertificates("node", "tls", tls, NodeTLSFlags); err != nil {
 		return cfg, err
 	}
 	cfg.ServerOptions = append(cfg.ServerOptions, d.certs.ServerOption())
@@ -130,7 +129,7 @@ func (d *Daemon) openCertificates(use, log string, cfg mtls.Config, flags map[st
 	cfg.Logger = d.log.Named(log)
 	certs, err := mtls.New(cfg)
 	if err != nil {
-		return nil, tlsError(err, flags)
+		return nil, NameFile(err, flags)
 	}
 	d.certificateUses = append(d.certificateUses, certificateUse{use, certs, flags})
 	return certs, nil
@@ -143,7 +142,7 @@ func (d *Daemon) Reload() {
 	for _, o := range d.certificateUses {
 		if err := o.certs.Reload(); err != nil {
 			d.log.Warn("new certificate files cannot be used, the former certificates stay in use", "error",
-				tlsError(err, o.flags))
+				NameFile(err, o.flags))
 		}
 	}
 	if ask := d.cfg.Cluster.Credentials; ask != nil {
@@ -170,7 +169,8 @@ func (d *Daemon) closeCertificates() {
 	}
 }
 
-func tlsError(err error, flags map[string]string) error {
+// NameFile rewrites an error of mtls.New, which names a field, so that it names the flag of that field.
+func NameFile(err error, flags map[string]string) error {
 	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
 		return newFlagError(err, "%s %s: %v", flags[wrong.Field], wrong.File, wrong.Err)
 	}
