@@ -22,8 +22,8 @@ type etcdFlags struct {
 	passwordFile      string
 	caCert, cert, key string
 	fixed             bool
-	file              *login.PasswordFile // nil without one
-	certs             *mtls.Certificates  // set by apply; nil without one
+	file              *login.PasswordFile // set by openPassword; nil without one
+	certs             *mtls.Certificates  // set by openFiles; nil without one
 }
 
 // register adds the flags to fs. Address is the default of --etcd, and usage its help.
@@ -46,24 +46,48 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 // certFlags returns the names of the flags that only matter with TLS.
 func certFlags() []string { return []string{"etcd-cacert", "etcd-cert", "etcd-key"} }
 
-// apply copies the flags into cfg. It reads the certificate files, and keeps their content current until the
-// returned function is called.
+// apply copies the flags into cfg. It reads the files, and keeps their content current until the returned function is
+// called.
 func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 	if err := e.applySettings(cfg); err != nil {
 		return nil, err
 	}
-	certs, err := e.openCertificates(cfg.Logger)
-	if err != nil {
-		return nil, err
-	}
-	if certs == nil {
-		return func() {}, nil
-	}
-	e.certs, cfg.CurrentTLS = certs, certs.EtcdTLS
-	return func() { _ = certs.Close() }, nil
+	return e.openFiles(cfg)
 }
 
-// applySettings is apply without the certificate files. Its errors concern the command line.
+// openFiles is the part of apply that reads the files. Its errors do not concern the command line: a file may be there
+// a moment later.
+func (e *etcdFlags) openFiles(cfg *cluster.Config) (release func(), err error) {
+	if err := e.openPassword(cfg.Logger); err != nil {
+		return nil, err
+	}
+	files := e.tlsConfig()
+	if files.CertFile == "" && files.CAFile == "" {
+		return func() {}, nil
+	}
+	if cfg.Logger != nil {
+		files.Logger = cfg.Logger.Named("etcd-tls")
+	}
+	if e.certs, err = mtls.New(files); err != nil {
+		return nil, daemon.NameFile(err, daemon.EtcdTLSFlags)
+	}
+	cfg.CurrentTLS = e.certs.EtcdTLS
+	return func() { _ = e.certs.Close() }, nil
+}
+
+// openPassword reads the file with the password, if there is one.
+func (e *etcdFlags) openPassword(log hclog.Logger) (err error) {
+	if e.passwordFile == "" {
+		return nil
+	}
+	if e.file, err = login.OpenPasswordFile(e.passwordFile); err != nil {
+		return fmt.Errorf("--etcd-password-file: %w", err)
+	}
+	e.file.SetLogger(log)
+	return nil
+}
+
+// applySettings is apply without the files. Its errors concern the command line.
 func (e *etcdFlags) applySettings(cfg *cluster.Config) error {
 	if e.prefix == "" {
 		return errors.New("--prefix is empty: use something like /goverse")
@@ -87,8 +111,7 @@ func (e *etcdFlags) applySettings(cfg *cluster.Config) error {
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix, cfg.FixedEndpoints = e.address, e.prefix, e.fixed
 	cfg.Username, cfg.Password = e.user, e.password
-	if e.file != nil {
-		e.file.SetLogger(cfg.Logger)
+	if e.passwordFile != "" {
 		cfg.Credentials = func() (string, string, error) {
 			password, err := e.file.Password()
 			return e.user, password, err
@@ -105,12 +128,7 @@ func (e *etcdFlags) checkUser() error {
 		return errors.New("--etcd-password is given without --etcd-user: give both")
 	case e.passwordFile != "" && e.user == "":
 		return errors.New("--etcd-password-file is given without --etcd-user: give both")
-	case e.passwordFile != "":
-		var err error
-		if e.file, err = login.OpenPasswordFile(e.passwordFile); err != nil {
-			return fmt.Errorf("--etcd-password-file: %w", err)
-		}
-	case e.user != "" && e.password == "": // etcd's client would silently not log in
+	case e.user != "" && e.password == "" && e.passwordFile == "": // etcd's client would silently not log in
 		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or " +
 			"--etcd-password-file")
 	}
@@ -119,23 +137,6 @@ func (e *etcdFlags) checkUser() error {
 
 func (e *etcdFlags) tlsConfig() mtls.Config {
 	return mtls.Config{CertFile: e.cert, KeyFile: e.key, CAFile: e.caCert, ForEtcd: true}
-}
-
-// openCertificates reads the certificate files and keeps their content current until it is closed. It returns nil
-// if no file is named.
-func (e *etcdFlags) openCertificates(log hclog.Logger) (*mtls.Certificates, error) {
-	cfg := e.tlsConfig()
-	if cfg.CertFile == "" && cfg.CAFile == "" {
-		return nil, nil
-	}
-	if log != nil {
-		cfg.Logger = log.Named("etcd-tls")
-	}
-	certs, err := mtls.New(cfg)
-	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
-		return nil, fmt.Errorf("%s %s: %w", daemon.EtcdTLSFlags[wrong.Field], wrong.File, wrong.Err)
-	}
-	return certs, err
 }
 
 // nameFlag rewrites a configuration error, which names a field, so that it names the flag.
@@ -151,10 +152,11 @@ func (e *etcdFlags) nameFlag(err error) error {
 }
 
 // reloadFiles reads the files again, at SIGHUP.
-func (e *etcdFlags) reloadFiles(certs *mtls.Certificates, log hclog.Logger) {
-	if certs != nil {
-		if err := certs.Reload(); err != nil {
-			log.Warn("new certificate files cannot be used, the former certificates stay in use", "error", err)
+func (e *etcdFlags) reloadFiles(log hclog.Logger) {
+	if e.certs != nil {
+		if err := e.certs.Reload(); err != nil {
+			log.Warn("new certificate files cannot be used, the former certificates stay in use", "error",
+				daemon.NameFile(err, daemon.EtcdTLSFlags))
 		}
 	}
 	if e.file != nil {

@@ -61,9 +61,9 @@ end of --grace; where COMMAND still runs after 2 seconds, the log says so. At a 
 COMMAND's own, except in a pipe, where goversed passes it on; Ctrl-Z does not stop it.
 
 While etcd cannot be reached goversed waits for it, and says so. What etcd refuses at the start, a
-user, a password, a right or a certificate, ends it with 125, and so does a certificate file that
-cannot be used or has expired. Files of certificates and passwords are read again when they change;
-COMMAND goes on as long as the session does.
+user, a password, a right or a certificate, ends it with 125, and so does a file of a password or a
+certificate that cannot be used, or a certificate that has expired. These files are read again when
+they change; COMMAND goes on as long as the session does.
 
 COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
 GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
@@ -153,15 +153,12 @@ func (f *superviseFlags) superviseCommand(cmd *cobra.Command, cfg supervise.Conf
 	if err != nil {
 		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
-	certs, err := f.etcd.openCertificates(etcd.Logger)
+	release, err := f.etcd.openFiles(&etcd)
 	if err != nil {
 		return &cli.ExitCodeError{Code: supervise.ExitFailed, Err: err}
 	}
-	if certs != nil {
-		etcd.CurrentTLS = certs.EtcdTLS
-		defer certs.Close()
-	}
-	defer onHangup(func() { f.etcd.reloadFiles(certs, etcd.Logger) })() // the command gets SIGHUP, too
+	defer release()
+	defer onHangup(func() { f.etcd.reloadFiles(etcd.Logger) })() // the command gets SIGHUP, too
 	cfg.Etcd = operator.Etcd(etcd)
 	signals := make(chan os.Signal, 16)
 	if caught := supervise.Signals(); len(caught) > 0 { // Notify without signals would catch all
@@ -171,7 +168,7 @@ func (f *superviseFlags) superviseCommand(cmd *cobra.Command, cfg supervise.Conf
 	return supervise.Run(cfg, signals)
 }
 
-// config reads the flags, but not the certificate files.
+// config reads the flags, but not the files.
 func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")

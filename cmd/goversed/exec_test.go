@@ -66,7 +66,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 
 // An unusable file is not an error in the command line. It is a failure of goversed's own, like everything that
 // keeps the command from running.
-func TestCertificateFilesOfExecAndLock(t *testing.T) {
+func TestFilesOfExecAndLock(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
@@ -75,6 +75,7 @@ func TestCertificateFilesOfExecAndLock(t *testing.T) {
 			"--etcd-cacert /nonexistent":              "--etcd-cacert /nonexistent: name a file that this user may read",
 			"--etcd-cacert " + file:                   "holds no PEM certificate",
 			"--etcd-cert " + file + " --etcd-key /no": "--etcd-key /no: name a file that this user may read",
+			"--etcd-user u --etcd-password-file /no":  "--etcd-password-file: name a file that this user may read",
 		} {
 			line := verb + " --etcd a:1 " + flags + " -- true"
 			requireOneLine(t, runGoversed(t, nil, strings.Fields(line)...), supervise.ExitFailed, says)

@@ -106,6 +106,9 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 	if err != nil {
 		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
+	if err := f.etcd.openPassword(cfg.Logger); err != nil {
+		return err
+	}
 	ctx, cut, release := withSignals(cmd.Context())
 	defer release()
 	d, err := daemon.New(cfg)
@@ -181,13 +184,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	default:
 		return daemon.Config{}, fmt.Errorf("--fallback %q: give name or none", f.fallback)
 	}
-	release, err := f.etcd.apply(&cfg.Cluster)
-	if err != nil {
-		return cfg, err
-	}
-	release() // the daemon opens the files itself
-	cfg.Cluster.CurrentTLS = nil
-	return cfg, nil
+	return cfg, f.etcd.applySettings(&cfg.Cluster)
 }
 
 // checkCrash rejects zeros, because in the library they select the defaults.

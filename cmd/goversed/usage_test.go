@@ -107,8 +107,7 @@ func TestBadCommandLines(t *testing.T) {
 		"node --etcd a:1 --etcd-password p":                "without --etcd-user",
 		"node --etcd a:1 --etcd-cert c":                    "give both",
 		"node --etcd http://a:1 --etcd-cacert c":           "write https://",
-		"node --etcd a:1 --etcd-cacert /nonexistent":       "--etcd-cacert /nonexistent: name a file",
-		"node --etcd a:1 --etcd-cert /none --etcd-key /no": "--etcd-cert /none: name a file",
+		"node --etcd a:1 --etcd-password-file /etc/secret": "--etcd-password-file is given without --etcd-user",
 		"status --output yaml":                             `--output "yaml"`,
 		"status --timeout 0":                               "--timeout 0s: give more than 0",
 		"leader --etcd=":                                   "--etcd is empty",
@@ -130,6 +129,21 @@ func TestBadCommandLines(t *testing.T) {
 			// Messages contain flags, but no packages or fields, which an operator does not know.
 			require.NotRegexp(t, `node: |embedetcd|[A-Z][a-z]+[A-Z]`, r.stderr)
 		})
+	}
+}
+
+// What a start may find otherwise a second later is a failure, not a wrong command line: systemd starts the node again.
+func TestNodeWithoutWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	unknown := strings.Repeat("x", 64) + ":0" // a name that is too long for any name server to be asked
+	for flags, says := range map[string]string{
+		"--http none --etcd-cacert /none":                      "--etcd-cacert /none: name a file",
+		"--http none --etcd-cert /none --etcd-key /no":         "--etcd-cert /none: name a file",
+		"--http none --etcd-user u --etcd-password-file /none": "--etcd-password-file: name a file",
+		"--http " + unknown:                                    "--http " + unknown + ": give an address and a port",
+	} {
+		line := "node --etcd a:1 --log-level off --listen 127.0.0.1:0 " + flags
+		requireOneLine(t, runGoversed(t, nil, strings.Fields(line)...), cli.ExitFailure, says)
 	}
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"net"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -63,7 +62,7 @@ func (c Config) Validate() error {
 		return errors.New("--listen is empty: give the host:port of this node's gRPC, for example 127.0.0.1:47001")
 	}
 	// Check each flag separately, so that the error names the right one.
-	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
+	if err := validateListen(c.Listen); err != nil {
 		return newFlagError(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
 	}
 	if err := c.nodeConfig().Validate(); err != nil {
@@ -76,10 +75,9 @@ func (c Config) Validate() error {
 			c.Advertise)
 	}
 	if c.HTTP != "" {
-		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
+		if err := validateListen(c.HTTP); err != nil {
 			return newFlagError(errors.Join(ErrHTTPAddress, err),
-				"--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
-				c.HTTP, err)
+				"--http %s: write host:port, like 127.0.0.1:48001, with a port from 0 to 65535, or none", c.HTTP)
 		}
 	}
 	if err := ValidateNodeTLS(c.TLS); err != nil {
@@ -99,6 +97,11 @@ func (c Config) Validate() error {
 		}
 	}
 	return c.Cluster.Validate()
+}
+
+// validateListen checks an address to listen at, without resolving its host.
+func validateListen(address string) error {
+	return node.Config{AdvertiseAddress: "localhost:1", ListenAddress: address}.Validate()
 }
 
 func (c Config) embedsEtcd() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
