@@ -218,23 +218,14 @@ func (f *superviseFlags) commandEnv() []string {
 	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
 }
 
-// guardCommand returns the command line and environment of the guard, with the settings to reach etcd.
+// guardCommand returns the command line and environment of the guard, with the settings to reach etcd. They include
+// those that are empty or false, because the variables in the environment would replace them.
 func (f *superviseFlags) guardCommand() (args, env []string) {
-	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
-	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile,
-		"etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
-		if value != "" {
-			args = append(args, "--"+flag+"="+value)
-		}
-	}
-	if f.etcd.fixed {
-		args = append(args, "--etcd-fixed")
-	}
-	env = os.Environ()
-	if f.etcd.password != "" {
-		env = append(env, cli.EnvName("etcd-password")+"="+f.etcd.password) // the last definition counts
-	}
-	return args, env
+	e := f.etcd
+	args = []string{guardName, "--etcd=" + e.address, "--prefix=" + e.prefix, "--etcd-user=" + e.user,
+		"--etcd-password-file=" + e.passwordFile, "--etcd-cacert=" + e.caCert, "--etcd-cert=" + e.cert,
+		"--etcd-key=" + e.key, fmt.Sprintf("--etcd-fixed=%t", e.fixed)}
+	return args, append(os.Environ(), cli.EnvName("etcd-password")+"="+e.password) // the last definition counts
 }
 
 // guardName is the hidden verb that exec and lock run beside the command.

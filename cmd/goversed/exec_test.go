@@ -98,6 +98,28 @@ func TestGuardByHand(t *testing.T) {
 	require.Contains(t, r.stdout, "lock ")
 }
 
+// The guard has the settings of its parent, also where these are empty although there are variables.
+func TestGuardSettings(t *testing.T) {
+	given := map[string]string{"etcd": "a:1", "prefix": "/p", "etcd-user": "", "etcd-password": "",
+		"etcd-password-file": "", "etcd-cacert": "", "etcd-cert": "", "etcd-key": "", "etcd-fixed": "false"}
+	for flag := range given {
+		t.Setenv(cli.EnvName(flag), "true")
+	}
+	f := superviseFlags{etcd: etcdFlags{address: given["etcd"], prefix: given["prefix"]}}
+	args, variables := f.guardCommand()
+	env := map[string]string{}
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	guard := newGuard()
+	require.NoError(t, guard.ParseFlags(args[1:]))
+	require.NoError(t, cli.ApplyEnv(guard, envLookup(env)))
+	for flag, value := range given {
+		require.Equal(t, value, guard.Flags().Lookup(flag).Value.String(), flag)
+	}
+}
+
 func TestHelpOfExecAndLock(t *testing.T) {
 	t.Parallel()
 	for verb, more := range map[string]string{"exec": "goversed queues again", "lock": "flock(1)"} {
