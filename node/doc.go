@@ -1,8 +1,8 @@
 // Package node implements one process of a Goverse deployment: its gRPC server, at one address and with one
 // random instance id. It does not depend on etcd or on a cluster.
 //
-//	NewNode ──> bound ──Start──> serving ──Stop──> stopped
-//	              └─────────────Close──────────────────┘
+//	NewNode ──> new ──Start──> serving ──Stop──> stopped
+//	             └────────────Close─────────────────┘
 //
 // Between NewNode and Start, users register their own gRPC services with Server. Three services are always
 // registered: the standard health service (SERVING while the node is part of its cluster), reflection, and

@@ -40,8 +40,8 @@ type Daemon struct {
 	cluster   *cluster.Cluster
 }
 
-// New checks the configuration, reads the certificates and binds the ports, which Run frees. Errors are one
-// line and name goversed's flags.
+// New checks the configuration, reads the certificates, binds the port of the status API, which Run frees, and checks
+// that the node's port can be bound, as node.NewNode does. Errors are one line and name goversed's flags.
 func New(cfg Config) (*Daemon, error) {
 	cfg.Logger = logqueue.New(cfg.Logger)
 	if err := cfg.Validate(); err != nil {
@@ -201,7 +201,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		if cause := context.Cause(run); cause != nil {
 			return joined, cause // a part failed meanwhile, or the stop was requested
 		}
-		return joined, joinError(cfg, err)
+		return joined, joinError(d.cfg, err)
 	}
 	guards.endRunOn(d.node.Done(), d.node.Err)
 	return joined, nil

@@ -156,8 +156,10 @@ func peerListenAddress(cfg embedetcd.Config) string {
 	return cfg.Peers[cfg.Name]
 }
 
-func joinError(cfg cluster.Config, err error) error {
+func joinError(cfg Config, err error) error {
 	switch {
+	case errors.Is(err, node.ErrAddressInUse), errors.Is(err, node.ErrBadAddress): // bindable in New, but no longer
+		return listenError(cfg.Listen, err)
 	case errors.Is(err, cluster.ErrEtcdUnreachable) && !connect.IsPermanent(err): // otherwise it would still be retrying
 		return fmt.Errorf("%w; --start-timeout 0 waits forever", err)
 	}

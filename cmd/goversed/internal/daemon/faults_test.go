@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
 )
@@ -115,6 +116,24 @@ func TestPortsInUse(t *testing.T) {
 	require.ErrorIs(t, err, embedetcd.ErrAddressInUse)
 	require.ErrorContains(t, err, "--etcd-listen "+address)
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+// The port is free in New and taken when the node starts to listen. The error names the flag all the same.
+func TestPortTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	cfg := joinConfig(t, unusedAddress)
+	var err error
+	cfg.Listen, err = port.Servers.Draw("127.0.0.1")
+	require.NoError(t, err)
+	d, err := New(cfg)
+	require.NoError(t, err)
+	taken, err := net.Listen("tcp", cfg.Listen)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	err = d.Run(t.Context(), t.Context())
+	require.ErrorIs(t, err, node.ErrAddressInUse)
+	require.ErrorContains(t, err, "--listen "+cfg.Listen+" is in use")
+	require.NotContains(t, err.Error(), "ListenAddress")
 }
 
 func TestDataDirInUse(t *testing.T) {
