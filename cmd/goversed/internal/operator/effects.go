@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/etcd"
-	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
@@ -180,12 +178,7 @@ func resolvable(s once.Standing, token int64) error {
 
 // recordOutcome records the outcome, on a session of its own.
 func (o *Operator) recordOutcome(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
-	keeper, err := o.newKeeper(o.keys.EffectMark(s.Name))
-	if err != nil {
-		return err
-	}
-	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: o.client}, Keeper: keeper},
-		o.keys.Effects())
+	keeper, queues, err := o.newQueues(o.keys.EffectMark(s.Name), o.keys.Effects())
 	if err != nil {
 		return err
 	}

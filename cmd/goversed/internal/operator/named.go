@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/internal/etcd"
-	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -133,12 +131,7 @@ func (o *Operator) readNamedLeader(ctx context.Context, name string) (leaderelec
 // observeElection calls do with an observer of the election, and ends the observer's session.
 func (o *Operator) observeElection(ctx context.Context, name string,
 	do func(context.Context, *elections.Election) error) error {
-	keeper, err := o.newKeeper(o.keys.Elections().BucketPrefix(name))
-	if err != nil {
-		return err
-	}
-	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: o.client}, Keeper: keeper},
-		o.keys.Elections())
+	keeper, queues, err := o.newQueues(o.keys.Elections().BucketPrefix(name), o.keys.Elections())
 	if err != nil {
 		return err
 	}

@@ -5,15 +5,14 @@ package prefixes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -60,7 +59,8 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out SearchR
 	for range maxPages {
 		resp, err := client.Get(ctx, from, clientv3.WithFromKey(), clientv3.WithKeysOnly(), clientv3.WithLimit(pageSize))
 		if err != nil {
-			out.Denied, out.More = isDenied(err), !isDenied(err)
+			out.Denied = connect.LacksPermission(err)
+			out.More = !out.Denied
 			return out
 		}
 		for _, kv := range resp.Kvs {
@@ -91,11 +91,6 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out SearchR
 	}
 	out.More = true
 	return out
-}
-
-// isDenied reports whether etcd denied the request, because of missing rights or a missing user.
-func isDenied(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
 // isNode reports whether the value of a key is the record of a node. Other programs have keys with nodes, too.
