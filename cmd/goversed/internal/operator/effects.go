@@ -75,6 +75,9 @@ func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Qu
 		switch {
 		case after == "":
 			return all, nil
+		case limit > 0 && len(all.Effects) == limit: // to List, a limit of 0 would be none
+			all.More = true
+			return all, nil
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			all.After = after
 			return all, nil

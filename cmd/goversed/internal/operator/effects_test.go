@@ -224,6 +224,13 @@ func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 	require.Empty(t, all.After)
 	require.Greater(t, etcd.asked.Load(), int64(2))
 
+	etcd.asked.Store(0) // the first step ends after a page, which is as many as asked for
+	all, err = o.Effects(testContext(t), timeout, once.Query{Limit: 50})
+	require.NoError(t, err)
+	require.Equal(t, want[:50], names(all))
+	require.True(t, all.More)
+	require.Empty(t, all.After)
+
 	etcd.asked.Store(0)
 	etcd.answers = func(request int64) bool { return request == 1 }
 	ctx, cancel := context.WithTimeout(testContext(t), timeout)
