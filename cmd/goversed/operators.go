@@ -50,9 +50,9 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 		}
 		ctx, _, ignore := withSignals(cmd.Context())
 		defer ignore()
-		o, err := operator.Open(cfg, f.timeout)
+		o, err := operator.Open(ctx, cfg, f.timeout)
 		if err != nil {
-			return err
+			return interruptedError(ctx, err)
 		}
 		return errors.Join(interruptedError(ctx, do(ctx, o, cmd.OutOrStdout(), f.output == "json")), o.Close())
 	}

@@ -116,7 +116,7 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(context.Background())
 	interrupt()
-	for _, line := range []string{"status", "transfer --to 127.0.0.1:2"} {
+	for _, line := range []string{"status", "transfer --to 127.0.0.1:2", "status --etcd-user u --etcd-password p"} {
 		var stdout, stderr logtest.Buffer
 		code := runCommandLine(ctx, append(strings.Fields(line), "--etcd", "127.0.0.1:1"), envLookup(nil), &stdout, &stderr)
 		require.Equal(t, cli.ExitFailure, code)

@@ -36,7 +36,7 @@ func openOperator(t *testing.T, c *clustertest.Cluster) *Operator {
 
 func openOperatorAt(t *testing.T, address string) *Operator {
 	t.Helper()
-	o, err := Open(cluster.Config{EtcdAddress: address, EtcdPrefix: "/goverse"}, patience)
+	o, err := Open(t.Context(), cluster.Config{EtcdAddress: address, EtcdPrefix: "/goverse"}, patience)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, o.Close()) })
 	return o

@@ -212,7 +212,7 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	certs := grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(authorities, ""))
 	require.Equal(t, old, o.describeNode(testContext(t), patience, encrypted, "", []grpc.DialOption{certs}).Error)
 
-	elsewhere, err := Open(cluster.Config{EtcdAddress: c.Etcd().Endpoint(), EtcdPrefix: "/other"}, patience)
+	elsewhere, err := Open(t.Context(), cluster.Config{EtcdAddress: c.Etcd().Endpoint(), EtcdPrefix: "/other"}, patience)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, elsewhere.Close()) }()
 	refused := elsewhere.describeNode(testContext(t), patience, c.Node(0).Address(), "", nil).Error

@@ -63,10 +63,10 @@ func Etcd(cfg cluster.Config) connect.Config {
 		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, SettingNames: connect.FlagNames}
 }
 
-// Open checks the configuration and creates the client. With a user it also logs in to etcd, within timeout.
-// Errors about the configuration match those of cluster.Config; others match cluster.ErrEtcdUnreachable,
+// Open checks the configuration and creates the client. With a user it also logs in to etcd, within timeout or until
+// ctx ends. Errors about the configuration match those of cluster.Config; others match cluster.ErrEtcdUnreachable,
 // cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
-func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
+func Open(ctx context.Context, cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	}
 	cfg.DialTimeout = timeout
 	o := &Operator{etcd: Etcd(cfg), keys: keys}
-	if o.client, err = o.etcd.Connect(context.Background()); err != nil {
+	if o.client, err = o.etcd.Connect(ctx); err != nil {
 		return nil, err
 	}
 	return o, nil

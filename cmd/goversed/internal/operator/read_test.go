@@ -214,25 +214,32 @@ func TestUnreachableWithAUser(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	cfg := cluster.Config{EtcdAddress: silent.Addr().String(), EtcdPrefix: "/goverse", Username: "u", Password: "p"}
-	_, err = Open(cfg, slowAnswer/2)
+	_, err = Open(t.Context(), cfg, slowAnswer/2)
 	require.EqualError(t, err, "etcd cannot be reached at "+cfg.EtcdAddress+": it takes connections and says nothing, so "+
 		"it is no etcd or one that stands still: check --etcd and that etcd runs there")
+
+	ctx, interrupt := context.WithTimeout(t.Context(), slowAnswer/2)
+	defer interrupt()
+	began := time.Now()
+	_, err = Open(ctx, cfg, time.Minute)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.Less(t, time.Since(began), patience)
 
 	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = relay.Close() })
 	cfg.EtcdAddress = relay.Address()
 	relay.Delay(fault.FromTarget, slowAnswer/2)
-	_, err = Open(cfg, slowAnswer/2)
+	_, err = Open(t.Context(), cfg, slowAnswer/2)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.Equal(t, 1, strings.Count(err.Error(), "cannot be reached"), err)
 }
 
 func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
-	_, err := Open(cluster.Config{EtcdPrefix: "goverse"}, patience)
+	_, err := Open(t.Context(), cluster.Config{EtcdPrefix: "goverse"}, patience)
 	require.ErrorIs(t, err, state.ErrBadPrefix)
-	_, err = Open(cluster.Config{EtcdAddress: "nowhere", EtcdPrefix: "/goverse"}, patience)
+	_, err = Open(t.Context(), cluster.Config{EtcdAddress: "nowhere", EtcdPrefix: "/goverse"}, patience)
 	require.ErrorIs(t, err, cluster.ErrBadEtcdAddress)
 }
 
@@ -255,11 +262,11 @@ func TestDenied(t *testing.T) {
 	require.ErrorContains(t, err, "--etcd-user")
 
 	cfg := cluster.Config{EtcdAddress: e.Endpoint(), EtcdPrefix: "/goverse", Username: "nobody", Password: "wrong"}
-	_, err = Open(cfg, patience)
+	_, err = Open(t.Context(), cfg, patience)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
 
 	cfg.Password = "secret"
-	o, err := Open(cfg, patience)
+	o, err := Open(t.Context(), cfg, patience)
 	require.NoError(t, err)
 	_, err = o.Read(ctx)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
