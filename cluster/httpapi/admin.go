@@ -24,7 +24,7 @@ type Admin struct {
 	Timeout time.Duration
 	// Failures is the rate per second of failed authentications that are checked for one IP address, after a
 	// burst of ten. Further requests of that address are refused unchecked, including those with valid
-	// credentials. Default 1.
+	// credentials. A check in progress counts as failed. Default 1.
 	Failures rate.Limit
 	// Logger receives a line for each call, with its caller and status, and one for each refused call, except
 	// those over Failures. Nil: none.

@@ -101,7 +101,8 @@ func (a *adminServer) authorizeCaller(w http.ResponseWriter, r *http.Request) (c
 		writeProblem(w, crossSiteKind, "a browser sent this from a page of another origin")
 		return "", false
 	}
-	if a.failures.limitExceeded(r.RemoteAddr, time.Now()) {
+	limit := a.failures.takeAttempt(r.RemoteAddr, time.Now())
+	if limit == nil {
 		w.Header().Set("Retry-After", "10")
 		writeProblem(w, tooManyFailedKind, "too many authentications from this address failed: wait")
 		return "", false
@@ -109,6 +110,7 @@ func (a *adminServer) authorizeCaller(w http.ResponseWriter, r *http.Request) (c
 	caller, err := a.opts.Authorize(r)
 	switch {
 	case err == nil:
+		limit.AllowN(time.Now(), -1) // gives the attempt back
 		return caller, true
 	case errors.Is(err, ErrUnauthenticated):
 		// Bearer is the only scheme of HTTP itself; certificates are part of TLS.
@@ -117,7 +119,6 @@ func (a *adminServer) authorizeCaller(w http.ResponseWriter, r *http.Request) (c
 	default:
 		refuse(forbiddenKind, "the token or the certificate is not one that may make admin calls on this node", err)
 	}
-	a.failures.recordFailure(r.RemoteAddr, time.Now())
 	return "", false
 }
 

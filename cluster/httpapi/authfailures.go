@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// failureBurst is the number of consecutive failures allowed before the limit applies.
+	// failureBurst is the number of consecutive failures, and of attempts at a time, before the limit applies.
 	failureBurst = 10
 	// maxAddresses limits the addresses with a limit of their own; further ones share one.
 	maxAddresses = 1024
 )
 
-// authFailures limits failed authentications. Each address has its own limit, so that no client locks out others. It
-// is safe for concurrent use.
+// authFailures limits failed authentications. Each address has its own limit, so that no client locks out others. Only
+// a client that fails from maxAddresses addresses at a time can do so: all further addresses share one limit. It is
+// safe for concurrent use.
 type authFailures struct {
 	limit rate.Limit
 
@@ -29,19 +30,10 @@ func newAuthFailures(limit rate.Limit) *authFailures {
 	return &authFailures{limit: limit, byAddress: map[string]*rate.Limiter{}, shared: rate.NewLimiter(limit, failureBurst)}
 }
 
-// limitExceeded reports whether the address has exceeded its limit.
-func (f *authFailures) limitExceeded(remote string, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.byAddress[hostOf(remote)]
-	if l == nil && len(f.byAddress) >= maxAddresses {
-		l = f.shared
-	}
-	return l != nil && l.TokensAt(now) < 1
-}
-
-// recordFailure counts one failure.
-func (f *authFailures) recordFailure(remote string, now time.Time) {
+// takeAttempt counts an attempt of the address as a failure, before its outcome is known. Otherwise concurrent attempts
+// would all pass before the first of them fails. It returns the limit to which a successful attempt must be given back,
+// or nil if the address has exceeded its limit.
+func (f *authFailures) takeAttempt(remote string, now time.Time) *rate.Limiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	host := hostOf(remote)
@@ -53,7 +45,10 @@ func (f *authFailures) recordFailure(remote string, now time.Time) {
 			f.byAddress[host] = l
 		}
 	}
-	l.AllowN(now, 1)
+	if !l.AllowN(now, 1) {
+		return nil
+	}
+	return l
 }
 
 // dropOld removes addresses with old failures if the table is full.

@@ -182,18 +182,45 @@ func TestFailuresForgive(t *testing.T) {
 	t.Parallel()
 	f, at := newAuthFailures(1), time.Unix(0, 0)
 	for range failureBurst {
-		require.False(t, f.limitExceeded("[2001:db8::1]:1", at))
-		f.recordFailure("[2001:db8::1]:1", at)
+		require.NotNil(t, f.takeAttempt("[2001:db8::1]:1", at))
 	}
-	require.True(t, f.limitExceeded("[2001:db8::2]:1", at), "a host has a whole /64")
-	require.False(t, f.limitExceeded("[2001:db8:0:1::2]:1", at))
-	require.False(t, f.limitExceeded("[2001:db8::1]:1", at.Add(time.Second)), "one a second")
+	require.Nil(t, f.takeAttempt("[2001:db8::2]:1", at), "a host has a whole /64")
+	require.NotNil(t, f.takeAttempt("[2001:db8:0:1::2]:1", at))
+	require.NotNil(t, f.takeAttempt("[2001:db8::1]:1", at.Add(time.Second)), "one a second")
 
 	for i := range 2 * maxAddresses { // memory use is bounded
-		f.recordFailure(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), at)
+		f.takeAttempt(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), at)
 	}
 	require.Len(t, f.byAddress, maxAddresses)
-	require.True(t, f.limitExceeded("10.9.9.9:1", at), "those that are too many share a limit")
-	f.recordFailure("10.9.9.9:1", at.Add(time.Hour))
+	require.Nil(t, f.takeAttempt("10.9.9.9:1", at), "those that are too many share a limit")
+	require.NotNil(t, f.takeAttempt("10.9.9.9:1", at.Add(time.Hour)))
 	require.Len(t, f.byAddress, 1)
+}
+
+// Of attempts at the same time, no more are checked than of attempts one after the other.
+func TestFailuresAtATimeAreLimited(t *testing.T) {
+	t.Parallel()
+	entered, goOn, codes := make(chan struct{}), make(chan struct{}), make(chan int)
+	h := New(leader(), Options{Admin: &Admin{Failures: 0.000001, Authorize: func(*http.Request) (string, error) {
+		entered <- struct{}{}
+		<-goOn
+		return "", ErrUnauthenticated
+	}}})
+	for range 2 * failureBurst {
+		go func() { codes <- serve(h, post("/cluster/admin/resign", "{}", from("192.0.2.1:1"))).Code }()
+	}
+	checked := 0
+	for range 2 * failureBurst {
+		select {
+		case <-entered:
+			checked++
+		case code := <-codes:
+			require.Equal(t, http.StatusTooManyRequests, code)
+		}
+	}
+	close(goOn)
+	for range checked {
+		require.Equal(t, http.StatusUnauthorized, <-codes)
+	}
+	require.Equal(t, failureBurst, checked)
 }
