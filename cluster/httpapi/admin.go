@@ -20,7 +20,7 @@ type Admin struct {
 	// Processors pauses processors: a processor.Group, for example. Nil means that there are none.
 	Processors ProcessorPauser
 	// Timeout limits one call, in addition to the end of its request. Default 20 s, which is less than the time
-	// that Serve allows for a response. A drain that takes longer goes on.
+	// that Serve allows for a response. A drain or a pause that takes longer goes on.
 	Timeout time.Duration
 	// Failures is the rate per second of failed authentications that are checked for one IP address, after a
 	// burst of ten. Further requests of that address are refused unchecked, including those with valid

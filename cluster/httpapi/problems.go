@@ -40,7 +40,7 @@ var (
 	crossSiteKind     = problemKind{"cross-site", "The request comes from another site", http.StatusForbidden, false}
 	tooManyFailedKind = problemKind{"too-many-failures", "Too many failed authentications", http.StatusTooManyRequests,
 		false}
-	notDoneKind         = problemKind{"not-done", "It was not done, or not in time", http.StatusGatewayTimeout, false}
+	notDoneKind         = problemKind{"not-done", "It was not done, or not confirmed", http.StatusGatewayTimeout, false}
 	refusedKind         = problemKind{"refused", "The cluster is not in a state for it", http.StatusConflict, false}
 	unauthenticatedKind = problemKind{"unauthenticated", "Credentials are required", http.StatusUnauthorized, false}
 )
