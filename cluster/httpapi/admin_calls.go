@@ -22,7 +22,7 @@ type Moved struct {
 	Token            int64  `json:"token"`
 	PreviousLeaderID string `json:"previous_leader_id"`
 	PreviousToken    int64  `json:"previous_token"`
-	Moved            bool   `json:"moved"` // to another node
+	Moved            bool   `json:"moved"` // the leader is another one than before, or none yet
 }
 
 func newMoved(before, now leaderelection.Leader) Moved {

@@ -57,23 +57,16 @@ func (o Options) withDefaults() Options {
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 64
 	}
-	if o.Processors == nil {
-		o.Processors = func() []processor.Status { return nil }
-	}
-	askCertificates := o.Certificates
-	if askCertificates == nil {
-		askCertificates = func() []Certificate { return nil }
-	}
+	askCertificates, askProcessors := o.Certificates, o.Processors
 	o.Certificates = func() []Certificate { return callUser(askCertificates) }
-	askProcessors := o.Processors
 	o.Processors = func() []processor.Status { return callUser(askProcessors) }
 	return o
 }
 
-// callUser returns the result of one of the program's functions, or nothing if it panics or exits its goroutine. A
-// scrape ends all the same.
+// callUser returns the result of one of the program's functions, or nothing if that is nil, panics or exits its
+// goroutine. A scrape ends all the same.
 func callUser[T any](ask func() []T) (all []T) {
-	if callback.Run(func() error { all = ask(); return nil }) != nil {
+	if ask == nil || callback.Run(func() error { all = ask(); return nil }) != nil {
 		return nil
 	}
 	return all

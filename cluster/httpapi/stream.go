@@ -175,8 +175,9 @@ func (rt *router) requestedPages(r *http.Request) ([]string, error) {
 	for _, page := range pages {
 		path, query, _ := strings.Cut(page, "?")
 		found, _, ok := rt.findRoute(path)
+		_, bad := url.Parse(page)
 		switch asked, err := url.ParseQuery(query); {
-		case !ok || !found.pushed || strings.ContainsAny(page, "\r\n"):
+		case !ok || !found.pushed || bad != nil || strings.ContainsAny(page, "\r\n"):
 			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushedPaths(), ", "))
 		case err == nil && asked.Has("after"): // each would be another read of etcd, once a second
 			return nil, fmt.Errorf("page=%q: a stream has lists from their beginning, without ?after=", page)

@@ -155,6 +155,7 @@ func TestPageStreamRefuses(t *testing.T) {
 		"?page=/cluster/events/stream", "?page=/cluster/leader&x=1",
 		"?page=" + url.QueryEscape("/cluster/leader?\r\ndata: x"),
 		"?page=" + url.QueryEscape("/cluster/locks?limit=5&after=x"),
+		"?page=" + url.QueryEscape("/cluster/nodes?limit=\x7f"),
 		"?page=/cluster/admin/resign", "?page=%zz", "?" + strings.Repeat("page=/cluster/leader&", maxPages+1)} {
 		w := call(h, http.MethodGet, "/cluster/stream"+query)
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
