@@ -3,7 +3,8 @@
 //	cfg.Logger = slogger.New(slog.Default())
 //
 // The fields of a log line become attributes. The name of the part of the node that writes the line, such as
-// "election" or "shards", is the attribute "logger". The handler decides which levels are written.
+// "election" or "shards", is the attribute "logger". The handler decides which levels are written. Lines have no source
+// position, because Goverse writes them from a queue.
 //
 // # What is not promised
 //
@@ -16,7 +17,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"runtime"
 	"slices"
 	"time"
 
@@ -58,15 +58,13 @@ func levelOf(level hclog.Level) slog.Level {
 	}
 }
 
-// writeLine writes one line. Only the exported methods call it, so the caller's frame is two frames up.
+// writeLine writes one line.
 func (l *logger) writeLine(level hclog.Level, msg string, args []any) {
 	at, ctx := levelOf(level), context.Background()
 	if level == hclog.Off || !l.handler.Enabled(ctx, at) {
 		return
 	}
-	var caller [1]uintptr
-	runtime.Callers(3, caller[:])
-	r := slog.NewRecord(time.Now(), at, msg, caller[0])
+	r := slog.NewRecord(time.Now(), at, msg, 0)
 	if l.name != "" {
 		r.AddAttrs(slog.String("logger", l.name))
 	}
