@@ -118,12 +118,16 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	log.Info("ready", "node", n.AdvertiseAddress(), "http", web.Address())
 	select {
 	case <-ctx.Done():
-	case <-n.Done(): // its listener failed
-		log.Error("stopping", "error", n.Err())
+	case <-n.Done(): // a listener failed
+	case <-web.Done():
+	}
+	failed := errors.Join(n.Err(), web.Err())
+	if failed != nil {
+		log.Error("stopping", "error", failed)
 	}
 	// The order matters: the cluster waits for running writes before another copy leads, and the server still
 	// refuses or passes on the writes that arrive meanwhile.
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return errors.Join(n.Err(), c.Stop(stopping), web.Stop(stopping))
+	return errors.Join(failed, c.Stop(stopping), web.Stop(stopping))
 }

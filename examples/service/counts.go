@@ -25,7 +25,7 @@ type counts struct {
 	etcd   *clientv3.Client
 	prefix string
 
-	turns sync.Map // key → *sync.Mutex: serialises the calls of one key
+	turns [256]sync.Mutex // by shard: serialises the calls of one key
 }
 
 // Add implements countspb.CountsServer.
@@ -35,9 +35,9 @@ func (s *counts) Add(ctx context.Context, r *countspb.AddRequest) (*countspb.Add
 	}
 	var count int64
 	err := s.shards.Serve(ctx, r.GetKey(), func(ctx context.Context, epoch int64) (err error) {
-		turn, _ := s.turns.LoadOrStore(r.GetKey(), &sync.Mutex{})
-		turn.(*sync.Mutex).Lock()
-		defer turn.(*sync.Mutex).Unlock()
+		turn := &s.turns[s.shards.Shard(r.GetKey())%len(s.turns)]
+		turn.Lock()
+		defer turn.Unlock()
 		count, err = s.add(ctx, r.GetKey(), r.GetN(), epoch)
 		return err
 	})

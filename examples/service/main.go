@@ -76,7 +76,7 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	counts := &counts{shards: c.Shards(), etcd: etcd, prefix: cfg.prefix + "-counts/"}
 	report := &report{cluster: c, counts: counts, key: cfg.prefix + "-report", log: log}
 
-	// The service answers from now on. While the node joins or leaves, the cluster's handles return errors.
+	// The gRPC service answers from c.Start on. While the node joins or leaves, the cluster's handles return errors.
 	countspb.RegisterCountsServer(n.Server(), counts)
 	l, err := net.Listen("tcp", cfg.http)
 	if err != nil {
@@ -100,15 +100,19 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	jobs.Go(func() { report.run(ctx, cfg.every) })
 	select {
 	case <-ctx.Done():
-	case <-n.Done(): // its listener failed
-		log.Error("stopping", "error", n.Err())
-		stop()
+	case <-n.Done(): // a listener failed
+	case <-web.Done():
 	}
+	failed := errors.Join(n.Err(), web.Err())
+	if failed != nil {
+		log.Error("stopping", "error", failed)
+	}
+	stop()
 
 	// The order matters: the leader's job ends before another node leads, calls end before their shards move,
 	// and the status stays readable until the end.
 	jobs.Wait()
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return errors.Join(n.Err(), c.Stop(stopping), web.Stop(stopping))
+	return errors.Join(failed, c.Stop(stopping), web.Stop(stopping))
 }
