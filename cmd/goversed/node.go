@@ -187,7 +187,8 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	return cfg, f.etcd.applySettings(&cfg.Cluster)
 }
 
-// checkCrash rejects zeros, because in the library they select the defaults.
+// checkCrash checks the flags of crash detection and sets f.crash.Off. It rejects zeros, because in the library they
+// select the defaults.
 func (f *nodeFlags) checkCrash() error {
 	switch {
 	case f.crashDetection != "on" && f.crashDetection != "off":

@@ -46,7 +46,8 @@ func (f *plannerFlags) register(fs *pflag.FlagSet) {
 	fs.Lookup("shard-exclude").DefValue = "" // the help would show []
 }
 
-// config rejects zeros, because in the library they select the defaults.
+// config checks the flags. It rejects zeros, because in the library they select the defaults, except for
+// --shard-moves-per-minute, whose default is 0.
 func (f *shardFlags) config() (cluster.Sharding, error) {
 	switch {
 	case f.sharding != "on" && f.sharding != "off":
@@ -57,8 +58,8 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 	case f.drainTimeout <= 0:
 		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
 	case f.moves < 0:
-		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or leave it out",
-			f.moves)
+		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or 0 for "+
+			"twice --shards", f.moves)
 	}
 	if err := f.planner.checkFlags(); err != nil {
 		return cluster.Sharding{}, err

@@ -28,8 +28,7 @@ func (j job) recordBegin(ctx context.Context, term leaderelection.Term, due time
 	return err
 }
 
-// lastBegun returns the last time recorded by begin. For the job's very first leader it records and returns
-// now.
+// lastBegun returns the last time recorded by recordBegin. For the job's very first leader it records and returns now.
 func (j job) lastBegun(ctx context.Context, term leaderelection.Term, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ var (
 // killAfter is the time a command has to end after SIGTERM, before it is killed.
 const killAfter = time.Second
 
-// runCommand runs the command and waits for its end. When ctx ends, run asks the command to end; the error then
-// matches errEnded, unless the command still exits with status 0. Any other error that does not match
+// runCommand runs the command and waits for its end. When ctx ends, runCommand asks the command to end; the error
+// then matches errEnded, unless the command still exits with status 0. Any other error that does not match
 // errNotStarted is the command's own.
 func (j job) runCommand(ctx context.Context, due time.Time, token int64) error {
 	// On Linux the command is killed when the thread that started it ends, so that it does not outlive a killed

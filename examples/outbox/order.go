@@ -22,7 +22,7 @@ func placeOrder(ctx context.Context, tx pgx.Tx, customer string, cents int64) er
 	return err
 }
 
-// errChanged makes order roll a transaction back, as if the customer had cancelled the order.
+// errChanged makes placeOrders roll a transaction back, as if the customer had cancelled the order.
 var errChanged = errors.New("the order is not placed after all")
 
 // placeOrders places n orders; about a fifth of them are rolled back.

@@ -116,6 +116,6 @@ func (v view) rebuild(ctx context.Context, db *pgxpool.Pool) error {
 		if _, err := tx.Exec(ctx, "truncate "+v.table()); err != nil {
 			return err
 		}
-		return checkpoints.Rewind(ctx, v.processor(), "") // the processor soon notices, see CheckInterval in keep
+		return checkpoints.Rewind(ctx, v.processor(), "") // the processor soon notices, see CheckInterval in runProcessors
 	})
 }

@@ -54,8 +54,8 @@ func New(cfg Config) (*Certificates, error) {
 // only callers with a certificate signed by the authorities.
 func (c *Certificates) ServerOption() grpc.ServerOption { return grpc.Creds(transport{c}) }
 
-// DialOption returns an option for cluster.Config.DialOptions, node.Identify, or any other gRPC client. The
-// client verifies the server and presents the certificate.
+// DialOption returns an option for cluster.Config.DialOptions, or any other gRPC client. The client verifies the
+// server and presents the certificate.
 func (c *Certificates) DialOption() grpc.DialOption {
 	return grpc.WithTransportCredentials(transport{c})
 }

@@ -3,7 +3,7 @@
 // shows it. The package is pure.
 //
 // Not promised: rights for a program's own keys, such as the stored state of objects or the keys that a term's
-// transactions write. No program here needs the role root.
+// transactions write. Only goversed etcd replace needs the role root.
 package access
 
 import (

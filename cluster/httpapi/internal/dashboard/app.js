@@ -127,7 +127,7 @@ const detail = (name) => got[name]?.body?.detail ?? got[name]?.body?.title ?? ""
 let skew = 0;
 const now = () => Date.now() + skew;
 
-/** numbersOf are the signs of nodes: each address keeps its own while the page is open. */
+/** numberOf has the number of each node's sign: an address keeps its own while the page is open. */
 const numberOf = new Map();
 function sign(address) {
   if (!numberOf.has(address)) numberOf.set(address, numberOf.size);
