@@ -15,8 +15,8 @@
 //
 // If another old lease stands and no member reports an early revocation, the lease most likely ended by itself,
 // and the member lingers for a grace period, the longest of all lingering members. In that time it learns of
-// the loss, if it is connected, and so do the others that could report it. The caller calls [Members.Expire] when it has
-// seen all that was reported by then. Otherwise it lingers for a whole
+// the loss, if it is connected, and so do the others that could report it. The caller of [Members.Expire] has seen all
+// that was reported by then. Otherwise it lingers for a whole
 // TTL, after which none of its claims is valid. In both cases lingering ends as soon as the member registers
 // anew. A process that registers at the address of a node ends it too, because only one can be bound to that; under
 // the identity of a member of an election only, which is a name, another process does not. A member does not linger
