@@ -5,7 +5,7 @@
 // password. So once etcd has forgotten a client's token, because etcd restarted or the token was idle for a
 // while, the client never obtains another one. Besides, each caller logs in on its own, while checking one
 // password costs etcd a good part of a tenth of a second. With this package one log-in serves all callers that
-// need one at that time. It uses a connection of its own, without a token.
+// need one at that time. It uses a connection of its own, without a token, to the client's present endpoints.
 //
 // Not promised: it does not retry a log-in that failed; that is up to its callers.
 package login
@@ -29,12 +29,13 @@ func ReplaceAuth(client *clientv3.Client, cfg clientv3.Config,
 		return
 	}
 	cfg.Username, cfg.Password = "", ""
-	client.Auth = &sharedAuth{Auth: client.Auth, anonymous: cfg, credentials: credentials}
+	client.Auth = &sharedAuth{Auth: client.Auth, endpoints: client.Endpoints, anonymous: cfg, credentials: credentials}
 }
 
 // sharedAuth is etcd's Auth service with another way to log in.
 type sharedAuth struct {
 	clientv3.Auth
+	endpoints   func() []string // the client's present ones
 	anonymous   clientv3.Config // reaches the same etcd without a user
 	credentials func() (username, password string, err error)
 
@@ -98,7 +99,9 @@ func (a *sharedAuth) joinAttempt() (at *loginAttempt, own bool) {
 // logIn logs in with the user and password that credentials returns. If etcd refuses them, it asks credentials
 // once more, because the password may have been replaced meanwhile.
 func (a *sharedAuth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
-	client, err := clientv3.New(a.anonymous)
+	cfg := a.anonymous
+	cfg.Endpoints = a.endpoints()
+	client, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, err
 	}

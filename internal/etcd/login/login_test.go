@@ -17,12 +17,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// user returns a client, for the user root, of an etcd with access control.
-func user(t *testing.T) *clientv3.Client {
+// startWithAuth starts an etcd with access control, and returns its address.
+func startWithAuth(t *testing.T) string {
 	t.Helper()
 	server := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")
-	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
+	return server.Endpoint()
+}
+
+// user returns a client, for the user root, of an etcd with access control.
+func user(t *testing.T) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{Endpoints: []string{startWithAuth(t)}, Username: "root", Password: "secret",
 		Logger: zap.NewNop()}
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
@@ -71,6 +77,20 @@ func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Authenticate(ctx, "root", "wrong")
 	require.ErrorIs(t, err, rpctypes.ErrAuthFailed)
+}
+
+// The client is given other addresses when etcd's members move.
+func TestLogInGoesToThePresentEndpoints(t *testing.T) {
+	client := user(t)
+	ctx := etcdtest.Context(t)
+	before, err := client.Authenticate(ctx, "root", "secret")
+	require.NoError(t, err)
+	client.SetEndpoints(startWithAuth(t))
+	after, err := client.Authenticate(ctx, "root", "secret")
+	require.NoError(t, err)
+	require.NotEqual(t, before.Header.ClusterId, after.Header.ClusterId)
+	_, err = client.Put(ctx, "k", "v")
+	require.NoError(t, err)
 }
 
 func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
