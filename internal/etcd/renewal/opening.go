@@ -54,7 +54,7 @@ func (r *Renewer) standingOrOpening(patience time.Duration) (*renewalStream, *st
 	}
 	if n := len(r.openings); n > 0 {
 		newest := r.openings[n-1]
-		if !r.hedged || time.Since(newest.began) < patience {
+		if !r.hedged() || time.Since(newest.began) < patience {
 			return nil, newest
 		}
 		if n > 1 {

@@ -22,7 +22,7 @@ type Streams interface {
 type Renewer struct {
 	lease   clientv3.Lease // for renewals on a stream of their own, and for all if streams is nil
 	streams Streams
-	hedged  bool // there are several endpoints, one of which may hang
+	hedged  func() bool // reports whether there are several endpoints now, one of which may hang
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -39,7 +39,8 @@ type Renewer struct {
 const maxStalls, singleRenewals = 3, 300
 
 func newRenewer(client *clientv3.Client) *Renewer {
-	r := &Renewer{lease: client.Lease, streams: streamsOf(client), hedged: len(client.Endpoints()) > 1}
+	r := &Renewer{lease: client.Lease, streams: streamsOf(client),
+		hedged: func() bool { return len(client.Endpoints()) > 1 }}
 	r.ctx, r.cancel = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return r
 }

@@ -27,6 +27,8 @@ func (s *scripted) opened() int {
 	return s.streams
 }
 
+func (s *scripted) Close() error { return nil }
+
 func (s *scripted) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
 	s.mu.Lock()
 	s.streams++
@@ -88,7 +90,11 @@ func (x *scriptedStream) CloseSend() error { return io.EOF }
 
 // renewer returns a Renewer over the script, which is closed with the test.
 func (s *scripted) renewer(t *testing.T) *Renewer {
-	client := clientv3.NewCtxClient(context.Background())
+	return s.renewerOf(t, clientv3.NewCtxClient(context.Background()))
+}
+
+// renewerOf returns such a Renewer for a client, which is unused so far.
+func (s *scripted) renewerOf(t *testing.T, client *clientv3.Client) *Renewer {
 	client.Lease = s
 	r, release := Acquire(client)
 	t.Cleanup(release)
