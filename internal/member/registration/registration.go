@@ -121,7 +121,10 @@ func (r *Registration) AwaitRegistered(ctx context.Context) (*state.Snapshot, er
 	if _, err := r.Keeper.Wait(ctx, nil); err != nil {
 		return nil, err
 	}
-	return r.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(r.cfg.Address) != nil })
+	return r.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		own := s.Member(r.cfg.Address)
+		return own != nil && own.InstanceID == r.cfg.Record.InstanceID // not another process, which was there before
+	})
 }
 
 // LastError returns the last error that kept this process from registering or from watching the cluster; nil if there
