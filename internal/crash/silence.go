@@ -120,9 +120,9 @@ func (d *Detector) writeMarks(s *state.Snapshot) {
 		resp, err := d.commitMark(d.ctx, t)
 		if err != nil {
 			failed = err
-			return
+		} else if resp.Succeeded { // otherwise there is no event at that revision
+			newest = resp.Header.Revision
 		}
-		newest = resp.Header.Revision
 	}
 	for _, x := range marks.Erase {
 		commit(txn.DeleteSilence(s.Keys, x))
