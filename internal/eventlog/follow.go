@@ -2,13 +2,11 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
@@ -65,7 +63,7 @@ func followOnce(ctx context.Context, client *clientv3.Client, keys state.Keys, a
 	defer cancel()
 	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(log.Revision+1),
 		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify()) {
-		if err := resp.Err(); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		if err := resp.Err(); err != nil {
 			return err
 		}
 		if resp.Created {

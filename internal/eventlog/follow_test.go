@@ -106,3 +106,27 @@ func TestFollowBacksOffWhereWatchesAreRefused(t *testing.T) {
 		require.Greater(t, etcd.reads.Load(), int64(8), "it goes on trying")
 	})
 }
+
+// A watch may begin at a revision that etcd has compacted meanwhile. The events since then are still in the log.
+func TestFollowWhenItsRevisionIsCompacted(t *testing.T) {
+	t.Parallel()
+	ctx, client, keys := etcdtest.Context(t), etcdtest.Start(t).Client(), keysUnder(t, "/p")
+	record := func(id string) {
+		require.NoError(t, recordEvents(ctx, client, keys, []event.Event{{ID: id, Type: event.NodeLeft, Time: time.Now()}}))
+	}
+	record("a")
+	var got []string
+	_ = Follow(ctx, client, keys, 0, func(e event.Event) error {
+		if got = append(got, e.ID); e.ID == "b" {
+			return context.Canceled
+		}
+		record("b")
+		record("c")
+		now, err := client.Get(ctx, "/")
+		require.NoError(t, err)
+		_, err = client.Compact(ctx, now.Header.Revision)
+		require.NoError(t, err)
+		return nil
+	})
+	require.Equal(t, []string{"a", "b"}, got)
+}

@@ -1,5 +1,7 @@
 package etcdsession
 
+import "slices"
+
 // Protection is a key that every read of a renewal must find as it was created.
 type Protection struct {
 	s      *Session
@@ -25,12 +27,6 @@ func (s *Session) ProtectKey(key string, createRevision int64, lost func()) *Pro
 func (p *Protection) Release() {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	for i, q := range p.s.protected {
-		if q == p {
-			// A round in progress reads the old slice.
-			rest := append([]*Protection(nil), p.s.protected[:i]...)
-			p.s.protected = append(rest, p.s.protected[i+1:]...)
-			return
-		}
-	}
+	// A round in progress reads the old slice.
+	p.s.protected = slices.DeleteFunc(slices.Clone(p.s.protected), func(q *Protection) bool { return q == p })
 }

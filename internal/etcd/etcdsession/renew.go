@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -259,12 +260,7 @@ func (s *Session) readProtectedKeys(ctx context.Context, term uint64, protected 
 func (s *Session) stillProtected(p *Protection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, q := range s.protected {
-		if q == p {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.protected, p)
 }
 
 func leaseName(id clientv3.LeaseID) string { return fmt.Sprintf("%x", int64(id)) }
