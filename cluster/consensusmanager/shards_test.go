@@ -269,7 +269,7 @@ func TestSuspendedNodeServesNothing(t *testing.T) {
 	owner, _ := n.Cluster().Shards().OwnerOf(0)
 	epoch := owner.Epoch
 	n.Faults().CutOff()
-	inspect.Session(n.Cluster()).Suspect(50 * time.Millisecond)
+	inspect.Session(n.Cluster()).Suspect(0, 50*time.Millisecond)
 	c.Eventually(func() bool {
 		_, ok := n.Cluster().Shards().Serves(0)
 		return !ok && n.Cluster().Shards().Held() == 0

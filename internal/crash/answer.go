@@ -44,7 +44,7 @@ func (d *Detector) handleLostWatchers(ctx context.Context) {
 		d.watchersLost.Add(1)
 		if s := d.cfg.Keeper.Current(); s != nil {
 			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-			s.SuspectSince(late, suspicion.ConfirmWithin(d.cfg.Settings.GracePeriod,
+			s.Suspect(late, suspicion.ConfirmWithin(d.cfg.Settings.GracePeriod,
 				d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 		asked := time.Now()

@@ -187,7 +187,7 @@ func faultKinds() []faultKind {
 			_, _ = w.Etcd.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
 		}),
 		onSession(1, "session suspected", func(w *world, h *host, _ int64) {
-			h.present().keeper.Current().Suspect(w.Between(1, 100*time.Millisecond))
+			h.present().keeper.Current().Suspect(0, w.Between(1, 100*time.Millisecond))
 		}),
 		at(1, "leases extended", func(w *world, _ *host) { w.Etcd.ExtendLeases() }),
 		schedule.NewKind(1, "process replaced", replaceProcess),

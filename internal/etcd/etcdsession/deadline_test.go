@@ -131,7 +131,7 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		lease := &scriptedLease{}
 		s := openScripted(t, lease)
 		lease.answer(20*time.Millisecond, nil)
-		s.Suspect(100 * time.Millisecond)
+		s.Suspect(0, 100*time.Millisecond)
 		require.Equal(t, 100*time.Millisecond, time.Until(s.Deadline()))
 		pass(50 * time.Millisecond)
 		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "asked at once, and confirmed")
@@ -142,13 +142,13 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		s.RequestRenewal()
 		synctest.Wait()
 		lease.answer(20*time.Millisecond, nil)
-		s.Suspect(100 * time.Millisecond)
+		s.Suspect(0, 100*time.Millisecond)
 		pass(50 * time.Millisecond)
 		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "the round under way is not waited for")
 
 		lease.answer(0, errors.New("away"))
 		calls := lease.calls.Load()
-		s.Suspect(100 * time.Millisecond)
+		s.Suspect(0, 100*time.Millisecond)
 		pass(99 * time.Millisecond)
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
@@ -172,7 +172,7 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.EqualValues(t, 2, notified.Load())
 
 		lease.answer(0, errors.New("away"))
-		s.Suspect(100 * time.Millisecond)
+		s.Suspect(0, 100*time.Millisecond)
 		pass(9900 * time.Millisecond)
 		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()), "etcd gives the lease up")
 		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(context.Cause(s.Context())))

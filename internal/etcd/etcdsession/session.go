@@ -266,14 +266,10 @@ func (s *Session) RequestRenewal() {
 
 // Suspect reports a sign that others may consider this process gone. It requests a renewal round at once. The
 // session is suspended after within, or after five times the duration of its last round if that is longer,
-// unless a round sent from now on succeeds first. A suspended session is not valid, so nothing is claimed on
-// it, but it keeps its lease and its keys. It becomes valid again, in another [Period], as soon as a round
-// succeeds. Suspect does not block.
-func (s *Session) Suspect(within time.Duration) { s.SuspectSince(0, within) }
-
-// SuspectSince is [Session.Suspect] for a sign that may have existed for the duration late already. That time
-// is deducted.
-func (s *Session) SuspectSince(late, within time.Duration) {
+// unless a round sent from now on succeeds first. The sign may have existed for the duration late already, which
+// is deducted. A suspended session is not valid, so nothing is claimed on it, but it keeps its lease and its
+// keys. It becomes valid again, in another [Period], as soon as a round succeeds. Suspect does not block.
+func (s *Session) Suspect(late, within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
 	s.setClaim(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))

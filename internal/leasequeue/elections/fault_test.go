@@ -139,7 +139,7 @@ func TestDeniedForGood(t *testing.T) {
 func TestSessionThatEndsTheTerm(t *testing.T) {
 	suspend := func(s *testBed, now *etcdsession.Session) {
 		s.a.Faults.CutOff()
-		now.Suspect(20 * time.Millisecond)
+		now.Suspect(0, 20*time.Millisecond)
 	}
 	lose := func(_ *testBed, now *etcdsession.Session) { now.EndLocally(session.ReasonRevoked, nil) }
 	for what, end := range map[string]func(*testBed, *etcdsession.Session){"suspended": suspend, "lost": lose} {
@@ -207,7 +207,7 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	now := s.a.Keeper.Current()
 	for range 20 {
 		s.a.Faults.CutOff()
-		now.Suspect(10 * time.Millisecond)
+		now.Suspect(0, 10*time.Millisecond)
 		s.eventually(func() bool { return !now.Valid() }, "suspended")
 		s.a.Faults.Reconnect()
 		s.eventually(a.IsLeader, "it leads again")

@@ -250,7 +250,7 @@ func TestSuspendedSession(t *testing.T) {
 	h, next := s.acquire(s.a), s.wait(s.b)
 	mine := s.queue()[0]
 	s.a.Faults.CutOff()
-	s.a.Keeper.Current().Suspect(20 * time.Millisecond)
+	s.a.Keeper.Current().Suspect(0, 20*time.Millisecond)
 	<-h.Context().Done()
 	require.False(t, h.Valid())
 	s.a.Faults.Reconnect()

@@ -97,7 +97,7 @@ func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Ran
 	}
 	defer bed.rec.BeginFault(n.name, "suspended", "")()
 	faults.RequestsStuck.Begin(n.toEtcd(), rnd)
-	s.Suspect(10 * time.Millisecond)
+	s.Suspect(0, 10*time.Millisecond)
 	wait.For(ctx, schedule.Between(rnd, 20*time.Millisecond, lockTTL/2))
 	effect := !s.Valid()
 	return effect, n.toEtcd().EndFaults()

@@ -132,7 +132,7 @@ func TestWhatIsReportedOfALostSession(t *testing.T) {
 			require.Equal(t, revoked, m.Record().RevokedEarly, "%s", reason)
 		}
 	}
-	s.Suspect(0) // its deadline is now; its lease has most of its TTL left
+	s.Suspect(0, 0) // its deadline is now; its lease has most of its TTL left
 	require.Eventually(t, func() bool { return time.Now().After(s.Deadline()) }, 10*time.Second, time.Millisecond)
 	_, err := client.Revoke(ctx, s.ID())
 	require.NoError(t, err)
