@@ -31,7 +31,8 @@ type Config struct {
 	Credentials        func() (username, password string, err error)
 	// FixedEndpoints restricts the client to these addresses, wherever etcd's members are.
 	FixedEndpoints bool
-	// DialTimeout limits one attempt to connect, and one log-in. Default 2 s.
+	// DialTimeout limits one attempt to connect, and the log-in of Connect. A later log-in takes as long as its caller
+	// waits. Default 2 s.
 	DialTimeout time.Duration
 	// Logger receives etcd's own warnings and the messages of AwaitAnswer. Default: none.
 	Logger hclog.Logger
