@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
@@ -34,8 +33,8 @@ type CrashDetection struct {
 }
 
 // settings returns the detector's settings, with defaults filled in.
-func (d CrashDetection) settings() crash.Settings {
-	return crash.Settings(d).WithDefaults()
+func (d CrashDetection) settings() suspicion.Settings {
+	return suspicion.Settings(d).WithDefaults()
 }
 
 func (d CrashDetection) validate(ttl time.Duration) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
@@ -81,10 +81,10 @@ and passwords are read again when their files change, and at SIGHUP.`,
 		"address) or none")
 	fs.StringVar(&f.crashDetection, "crash-detection", "on",
 		"on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
-	fs.IntVar(&f.crash.Watchers, "crash-watchers", crash.DefaultWatchers, "how many other nodes each node watches")
-	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", crash.DefaultGracePeriod,
+	fs.IntVar(&f.crash.Watchers, "crash-watchers", suspicion.DefaultWatchers, "how many other nodes each node watches")
+	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", suspicion.DefaultGracePeriod,
 		"how long a node that is taken for dead has to answer")
-	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crash.DefaultConfirmations,
+	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", suspicion.DefaultConfirmations,
 		"how many refused connections in a row are taken for a death")
 	f.shards.register(fs)
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
@@ -195,9 +195,9 @@ func (f *nodeFlags) checkCrash() error {
 		return fmt.Errorf("--crash-detection %q: give on or off", f.crashDetection)
 	case f.crash.Watchers < 1:
 		return fmt.Errorf("--crash-watchers %d: give a number from 1 up, or --crash-detection off", f.crash.Watchers)
-	case f.crash.GracePeriod < crash.LeastGracePeriod:
+	case f.crash.GracePeriod < suspicion.LeastGracePeriod:
 		return fmt.Errorf("--crash-grace-period %v: give at least %v; 100ms is a good one",
-			f.crash.GracePeriod, crash.LeastGracePeriod)
+			f.crash.GracePeriod, suspicion.LeastGracePeriod)
 	case 3*f.crash.GracePeriod > f.ttl:
 		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
 			f.crash.GracePeriod, f.ttl)

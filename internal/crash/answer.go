@@ -48,7 +48,7 @@ func (d *Detector) handleLostWatchers(ctx context.Context) {
 				d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 		asked := time.Now()
-		if !wait.For(ctx, min(d.cfg.Settings.GracePeriod, DefaultGracePeriod)) { // a third of a confirmation's time
+		if !wait.For(ctx, min(d.cfg.Settings.GracePeriod, suspicion.DefaultGracePeriod)) { // a third of a confirmation's time
 			return
 		}
 		late = time.Since(asked)

@@ -41,6 +41,9 @@ type Watch interface {
 	Close(ctx context.Context)
 }
 
+// Settings configures how crashes are detected. The zero value stands for the defaults.
+type Settings = suspicion.Settings
+
 // Config configures a Detector.
 type Config struct {
 	etcd.Process
@@ -172,8 +175,8 @@ func (d *Detector) self() suspicion.Self {
 	return me
 }
 
-// reconcile starts the cases that should exist and drops all others. A case with a key in etcd continues until
-// that key is dealt with; until then its address has no other case.
+// reconcile starts the cases that should exist and drops all others. A case that has begun an accusation continues
+// until it can be dropped; until then its address has no other case.
 func (d *Detector) reconcile(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

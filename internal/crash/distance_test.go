@@ -12,7 +12,6 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -117,7 +116,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 			for range *farKills {
 				far := c.AddNode()
 				nodetest.AwaitWatched(t, c, 3, 2)
-				gracePeriod := max(crash.DefaultGracePeriod, 5*recorded(t, c, far))
+				gracePeriod := max(suspicion.DefaultGracePeriod, 5*recorded(t, c, far))
 				began := time.Now()
 				far.Kill()
 				c.Within(gracePeriod+nearDetection(), func() bool { return recorded(t, c, far) < 0 },

@@ -34,7 +34,7 @@ type Accuser struct {
 	// is nil, the revocation of the lease removes the accused from the queue.
 	Snapshot func() *state.Snapshot
 	// GracePeriod is the least time to wait after etcd has acknowledged the accusation: see
-	// Settings.GracePeriod. Default DefaultGracePeriod.
+	// Settings.GracePeriod. Default suspicion.DefaultGracePeriod.
 	GracePeriod time.Duration
 }
 
@@ -51,7 +51,7 @@ func (a Accuser) RemoveMember(ctx context.Context, m *state.Member, evidence str
 	}
 	gracePeriod := a.GracePeriod
 	if gracePeriod <= 0 {
-		gracePeriod = DefaultGracePeriod
+		gracePeriod = suspicion.DefaultGracePeriod
 	}
 	took, acknowledged := time.Since(began), time.Now()
 	took = a.leastRequestTime(ctx, m, gracePeriod, took)

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
@@ -71,7 +72,7 @@ func TestNobodyRefutes(t *testing.T) {
 	s := newTestBed(t)
 	began := time.Now()
 	require.NoError(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"))
-	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace period is given")
+	require.GreaterOrEqual(t, time.Since(began), suspicion.DefaultGracePeriod, "the grace period is given")
 	require.Empty(t, s.left(t))
 	leases, err := s.client.Leases(s.ctx)
 	require.NoError(t, err)

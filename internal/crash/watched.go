@@ -63,7 +63,7 @@ type watchedMember struct {
 	gracePeriod  time.Duration
 }
 
-// newWatchedMember begins a case. Calling its drop ends the case as soon as none of its keys is in etcd.
+// newWatchedMember begins a case. Calling its drop ends the case as soon as that can be dropped: see Case.CanDrop.
 func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember {
 	w := &watchedMember{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
 	w.keptCtx, w.drop = context.WithCancel(d.ctx)
@@ -74,9 +74,7 @@ func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember 
 func (w *watchedMember) run() {
 	defer w.drop()
 	defer w.closeWatch()
-	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations,
-		GracePeriod: w.d.cfg.Settings.GracePeriod, Rest: w.d.cfg.Settings.Rest}
-	c, a := suspicion.BeginCase(w.removed, settings)
+	c, a := suspicion.BeginCase(w.removed, w.d.cfg.Settings)
 	for a.Do != suspicion.Nothing {
 		ctx := w.d.ctx
 		if c.CanDrop() {
@@ -86,7 +84,7 @@ func (w *watchedMember) run() {
 		if !ok {
 			return
 		}
-		c, a = c.OnEvent(e, settings)
+		c, a = c.OnEvent(e, w.d.cfg.Settings)
 		if c.Unreachable() {
 			w.d.log.Warn("cannot watch a member: if its process dies, its lease must run out; check the network, its "+
 				"advertise address, and Config.DialOptions if nodes serve TLS",

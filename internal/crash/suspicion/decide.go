@@ -30,17 +30,6 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 )
 
-// Settings configures the state machine. All fields are required.
-type Settings struct {
-	// Confirmations is the number of refusals in a row that are evidence.
-	Confirmations int
-	// GracePeriod is the least time that the accused has to refute: see func GracePeriod.
-	GracePeriod time.Duration
-	// Rest is the time for which a member that refuted is left alone. Each further refutation in a row doubles
-	// it, up to 60 times Rest.
-	Rest time.Duration
-}
-
 const (
 	// refusalPause is the pause between two of the refusals that make evidence.
 	refusalPause = 5 * time.Millisecond
@@ -143,7 +132,8 @@ const (
 	evidenceOtherInstance = "its address answers as another instance"
 )
 
-// CanDrop reports whether the case can be dropped now, because none of its keys is in etcd.
+// CanDrop reports whether the case can be dropped now: no accusation is in progress. One that the case gave up, after
+// silence for example, stands until the member refutes it or is gone.
 func (c Case) CanDrop() bool { return c.Phase <= Watching }
 
 // CountsAsWatched reports whether the member counts as watched: there is no evidence against it, and it has not

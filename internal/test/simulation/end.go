@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -135,7 +134,7 @@ func (w *world) unwatchedMember(s *state.Snapshot, p *process) string {
 		return ""
 	}
 	me := suspicion.Self{Address: p.host.address, InstanceID: p.id, Lease: int64(p.session().ID())}
-	for _, m := range suspicion.WatchTargets(s, me, crash.DefaultWatchers, func(*state.Member) bool { return true }) {
+	for _, m := range suspicion.WatchTargets(s, me, suspicion.DefaultWatchers, func(*state.Member) bool { return true }) {
 		if there := w.hostAt(m.Address).process; there != nil && !there.stopRequested && !p.node.watchesProcess(there) {
 			return fmt.Sprintf("does not watch %s", m.Address)
 		}

@@ -6,7 +6,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
@@ -99,7 +98,7 @@ func (c *checks) recordLostWatcher(p *process) {
 	if s == nil || view == nil {
 		return
 	}
-	within := suspicion.ConfirmWithin(crash.DefaultGracePeriod, view.Member(p.host.address))
+	within := suspicion.ConfirmWithin(suspicion.DefaultGracePeriod, view.Member(p.host.address))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	within = max(within, etcdsession.Slowdown*p.facts.round) // a session gives a slow round more time
@@ -164,7 +163,7 @@ func (c *checks) recordCrash(p *process) {
 		if began-s.opened < minStreamAge || session == nil || !watcher.mayRemove(p, session, began) {
 			continue
 		}
-		within := dialTime + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
+		within := dialTime + 2*trip + suspicion.GracePeriod(suspicion.DefaultGracePeriod, trip, m)
 		w.After(within, func() {
 			// If the watcher was hindered meanwhile, the check does not apply. Nor does it if another process
 			// started at the address, which has time to take it over itself.
