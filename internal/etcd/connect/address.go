@@ -15,14 +15,11 @@ var ErrBadAddress = errors.New("bad EtcdAddress")
 func CheckAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		address = strings.TrimSpace(address)
-		hostPort := address
-		if scheme, rest, ok := strings.Cut(address, "://"); ok {
-			if scheme != "http" && scheme != "https" {
-				return fmt.Errorf("%w %q: the scheme is http or https", ErrBadAddress, address)
-			}
-			hostPort = strings.TrimSuffix(rest, "/")
+		rest, ok := splitAddress(address)
+		if !ok {
+			return fmt.Errorf("%w %q: the scheme is http or https", ErrBadAddress, address)
 		}
-		host, port, err := net.SplitHostPort(hostPort)
+		host, port, err := net.SplitHostPort(rest)
 		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 || host == "" ||
 			strings.ContainsAny(host, " \t/") {
 			return fmt.Errorf("%w %q: write host:port, as in localhost:2379, several with commas between",
@@ -30,4 +27,13 @@ func CheckAddresses(addresses string) error {
 		}
 	}
 	return nil
+}
+
+// splitAddress returns an address without its scheme. ok reports whether that is one of etcd's, or missing.
+func splitAddress(address string) (hostPort string, ok bool) {
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		return address, true
+	}
+	return strings.TrimSuffix(rest, "/"), scheme == "http" || scheme == "https"
 }

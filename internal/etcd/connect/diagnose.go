@@ -47,14 +47,8 @@ func (c Config) diagnoseAddresses(ctx context.Context, err error) *problem {
 // diagnoseAddress connects to address once or twice and sends only a greeting. Its error has further details, if there
 // are any.
 func (c Config) diagnoseAddress(ctx context.Context, address string) (cause, error) {
-	hostPort := address
-	if scheme, rest, ok := strings.Cut(address, "://"); ok {
-		if scheme != "http" && scheme != "https" {
-			return unknownCause, nil
-		}
-		hostPort = strings.TrimSuffix(rest, "/")
-	}
-	if _, _, err := net.SplitHostPort(hostPort); err != nil {
+	hostPort, ok := splitAddress(address)
+	if _, _, err := net.SplitHostPort(hostPort); err != nil || !ok {
 		return unknownCause, nil
 	}
 	conn, err := dialAddress(ctx, hostPort)

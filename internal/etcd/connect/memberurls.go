@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -88,8 +87,6 @@ func meansSelf(address string) bool {
 
 // hostPort returns an address without its scheme.
 func hostPort(address string) string {
-	if _, rest, ok := strings.Cut(address, "://"); ok {
-		address = rest
-	}
-	return strings.TrimSuffix(address, "/")
+	rest, _ := splitAddress(address)
+	return rest
 }
