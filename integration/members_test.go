@@ -22,13 +22,27 @@ import (
 // replacements.
 func TestMembersOfEtcdMove(t *testing.T) {
 	t.Parallel()
+	moveMembers(t, kit.StartMembers(t, procs.Etcd37, 3, 0), "")
+}
+
+// The log-ins of a user follow the members too. Each replacement ends streams, and etcd's client logs in before it
+// opens another.
+func TestMembersOfEtcdMoveWithPassword(t *testing.T) {
+	t.Parallel()
 	etcd := kit.StartMembers(t, procs.Etcd37, 3, 0)
+	allowElection(t, enableAccess(t, &procs.Etcd{Endpoint: etcd.Endpoints[0]}))
+	etcd.LogIn(t, administrator)
+	moveMembers(t, etcd, nodeUser)
+}
+
+func moveMembers(t *testing.T, etcd *procs.Members, user string) {
 	given := slices.Clone(etcd.Endpoints)
-	n := kit.StartNode(t, procs.NodeConfig{Etcd: strings.Join(given, ","), TTL: passwordTTL})
+	n := kit.StartNode(t, procs.NodeConfig{Etcd: strings.Join(given, ","), TTL: passwordTTL, User: user, Password: user})
 	n.AwaitStatus(t, patience, "leads", leads)
 	began := filepath.Join(t.TempDir(), "began")
 	exec := kit.Goversed(t, "exec", "--election", "move", "--etcd", strings.Join(given, ","), "--prefix", procs.Prefix,
-		"--ttl", passwordTTL.String(), "--", "sh", "-c", `echo begun >> "$0"; sleep 600`, began)
+		"--ttl", passwordTTL.String(), "--etcd-user", user, "--etcd-password", user, "--", "sh", "-c",
+		`echo begun >> "$0"; sleep 600`, began)
 	begun := func() int { text, _ := os.ReadFile(began); return strings.Count(string(text), "begun") }
 	procs.Await(t, patience, "the command runs", func() error {
 		if begun() == 0 {

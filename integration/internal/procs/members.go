@@ -35,6 +35,7 @@ type Members struct {
 	Processes []*Process
 
 	clients []*clientv3.Client // one per member, connected to that member only
+	user    string             // of the clients
 }
 
 // StartMembers starts an etcd cluster of n members and returns once all of them answer. An election timeout of
@@ -54,14 +55,31 @@ func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.D
 		m.Processes = append(m.Processes, k.Start(t, fmt.Sprintf("member %d of %s", i, flavour), path, args, env))
 	}
 	for _, endpoint := range m.Endpoints {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second,
-			Logger: zap.NewNop()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = client.Close() }) // the error reports only the cancelled context
-		m.clients = append(m.clients, client)
+		m.clients = append(m.clients, m.dial(t, endpoint))
 	}
 	m.AwaitHealthy(t)
 	return m
+}
+
+// dial returns a client of the member at endpoint, once that lets it log in.
+func (m *Members) dial(t testing.TB, endpoint string) (client *clientv3.Client) {
+	t.Helper()
+	Await(t, membersPatience, "a member of etcd lets a client log in", func() (err error) {
+		client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second,
+			Username: m.user, Password: m.user, Logger: zap.NewNop()})
+		return err
+	})
+	t.Cleanup(func() { _ = client.Close() }) // the error reports only the cancelled context
+	return client
+}
+
+// LogIn makes m administer etcd as a user, whose password is its name. Use it when access control has been turned on.
+func (m *Members) LogIn(t testing.TB, user string) {
+	t.Helper()
+	m.user = user
+	for i, endpoint := range m.Endpoints {
+		m.clients[i] = m.dial(t, endpoint)
+	}
 }
 
 // Client returns a client of member i alone, which is closed with the test.
@@ -161,11 +179,7 @@ func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 	former := m.Processes[i]
 	m.Endpoints[i] = client
 	m.Processes[i] = k.Start(t, "member "+client, self, nil, []string{serveEnv + "=" + string(config)})
-	own, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, DialTimeout: 5 * time.Second,
-		Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = own.Close() }) // the error reports only the cancelled context
-	m.clients[i] = own
+	m.clients[i] = m.dial(t, client)
 	m.AwaitHealthy(t)
 	change("a member is removed", func(ctx context.Context) error {
 		_, err := asking.MemberRemove(ctx, old.Header.MemberId)
