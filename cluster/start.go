@@ -77,7 +77,8 @@ func (c *Cluster) createAndJoin(ctx context.Context) (_ *nodeParts, err error) {
 		return nil, err
 	}
 	c.startParts(p)
-	if err := c.awaitJoined(ctx, p); err != nil {
+	if err := p.Member.Join(ctx); err != nil {
+		err = c.joinError(ctx, p, err)
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		c.stopParts(undo, p)
@@ -118,14 +119,6 @@ func (c *Cluster) startParts(p *nodeParts) {
 			membership.CheckHostname(ctx, c.node.AdvertiseAddress(), c.lookup, c.log)
 		})
 	}
-}
-
-// awaitJoined waits until the node is registered and queued.
-func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
-	if err := p.Member.Join(ctx); err != nil {
-		return c.joinError(ctx, p, err)
-	}
-	return nil
 }
 
 // joinError adds the last failure to the error of a node that could not join in time.

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,8 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.LeaseDuration == 0 {
-		c.LeaseDuration = defaultLease
-	}
-	if c.RetryPeriod == 0 {
-		c.RetryPeriod = min(defaultRetry, c.LeaseDuration/5)
-	}
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, defaultLease)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, min(defaultRetry, c.LeaseDuration/5))
 	if c.OnStartedLeading == nil {
 		c.OnStartedLeading = func(context.Context) {}
 	}

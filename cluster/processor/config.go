@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,22 +73,12 @@ func (c Config[E]) withDefaults() Config[E] {
 	if c.LeaderLock == nil {
 		c.LeaderLock = LockFunc(leadAlone)
 	}
-	if c.BatchSize == 0 {
-		c.BatchSize = 100
-	}
-	if c.PollInterval == 0 {
-		c.PollInterval = 500 * time.Millisecond
-	}
+	c.BatchSize = cmp.Or(c.BatchSize, 100)
+	c.PollInterval = cmp.Or(c.PollInterval, 500*time.Millisecond)
 	c.Backoff = c.Backoff.withDefaults()
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = 10
-	}
-	if c.LagInterval == 0 {
-		c.LagInterval = 10 * time.Second
-	}
-	if c.CheckInterval == 0 {
-		c.CheckInterval = 10 * time.Second
-	}
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.LagInterval = cmp.Or(c.LagInterval, 10*time.Second)
+	c.CheckInterval = cmp.Or(c.CheckInterval, 10*time.Second)
 	c.Logger = logqueue.New(c.Logger)
 	return c
 }

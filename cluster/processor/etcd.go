@@ -62,10 +62,7 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	keys, err := state.NewKeys(cfg.Prefix)
-	if err != nil {
-		return nil, err
-	}
+	keys, _ := state.NewKeys(cfg.Prefix) // Validate found no error
 	return &Etcd{client: cfg.Client, keys: keys, timeout: cfg.RequestTimeout}, nil
 }
 

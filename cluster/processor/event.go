@@ -66,9 +66,8 @@ func (p Position) Validate() error {
 }
 
 // checkPositions returns an error unless each event can be distinguished from the one before it.
-func checkPositions(after Position, next func(i int) Position, n int) error {
-	for i := range n {
-		at := next(i)
+func checkPositions(after Position, next []Position) error {
+	for i, at := range next {
 		switch {
 		case at == "":
 			return fmt.Errorf("the source: %w: event %d after %q has none; give each event one", ErrBadPosition, i+1, after)

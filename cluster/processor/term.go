@@ -141,7 +141,7 @@ func (t *term[E]) readEvents(ctx context.Context) ([]Event[E], error) {
 	if err != nil {
 		return nil, err
 	}
-	return events, checkPositions(t.mark.Position, func(i int) Position { return events[i].Position }, len(events))
+	return events, checkPositions(t.mark.Position, positionsOf(events))
 }
 
 // pauseAfterOutage records a failure that no event caused, and pauses. It reports whether ctx is still valid. A failure

@@ -1,6 +1,7 @@
 package suspicion
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -57,17 +58,9 @@ func (s Settings) Validate() error {
 
 // WithDefaults returns s with defaults in place of zero fields.
 func (s Settings) WithDefaults() Settings {
-	if s.Watchers == 0 {
-		s.Watchers = DefaultWatchers
-	}
-	if s.GracePeriod == 0 {
-		s.GracePeriod = DefaultGracePeriod
-	}
-	if s.Confirmations == 0 {
-		s.Confirmations = DefaultConfirmations
-	}
-	if s.Rest == 0 {
-		s.Rest = DefaultRest
-	}
+	s.Watchers = cmp.Or(s.Watchers, DefaultWatchers)
+	s.GracePeriod = cmp.Or(s.GracePeriod, DefaultGracePeriod)
+	s.Confirmations = cmp.Or(s.Confirmations, DefaultConfirmations)
+	s.Rest = cmp.Or(s.Rest, DefaultRest)
 	return s
 }
