@@ -69,7 +69,8 @@ type Config struct {
 	Username, Password string
 	// Credentials, if set, replaces Username and Password and is called at each log-in at etcd. Use it for
 	// passwords that change while the node runs. etcd invalidates a user's tokens when the password changes, so
-	// Credentials must return the new one well before a TTL has passed. It must not block.
+	// Credentials must return the new one well before a TTL has passed. It must not block, and must be safe for
+	// concurrent use.
 	Credentials func() (username, password string, err error)
 	// DialTimeout limits one attempt to connect to etcd. Default 2 s.
 	DialTimeout time.Duration

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,10 +273,11 @@ func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
 // With a user, an opening begins with a log-in, which may be what hangs.
 func TestOpeningBesideALogInThatHangsLogsInItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, release, loggedIn, logIns := unusedClient(t), make(chan struct{}), errors.New("logged in"), 0
+		client, release, loggedIn := unusedClient(t), make(chan struct{}), errors.New("logged in")
 		defer close(release)
+		var logIns atomic.Int64
 		login.ReplaceAuth(client, clientv3.Config{Username: "u", Logger: zap.NewNop()}, func() (string, string, error) {
-			if logIns++; logIns == 1 {
+			if logIns.Add(1) == 1 {
 				<-release
 			}
 			return "", "", loggedIn
