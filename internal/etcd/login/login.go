@@ -52,20 +52,11 @@ type loginAttempt struct {
 	canceled bool // canceled by the caller that made it
 }
 
-// ownLogIn is the key of contexts that WithOwnLogIn returns.
-type ownLogIn struct{}
-
-// WithOwnLogIn returns a context whose log-in does not wait for one in progress, which may be stuck at an endpoint
-// that hangs.
-func WithOwnLogIn(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownLogIn{}, true)
-}
-
 // Authenticate logs in, or waits for a log-in in progress. If the caller that made that log-in cancels it, the
 // next waiting caller logs in.
 func (a *sharedAuth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	for {
-		at, own := a.joinAttempt(ctx.Value(ownLogIn{}) != nil)
+		at, own := a.joinAttempt()
 		if own {
 			a.runAttempt(ctx, at, name, password)
 			return at.resp, at.err
@@ -86,9 +77,7 @@ func (a *sharedAuth) runAttempt(ctx context.Context, at *loginAttempt, name, pas
 	at.canceled = true // until it ends
 	defer func() {
 		a.mu.Lock()
-		if a.current == at {
-			a.current = nil
-		}
+		a.current = nil
 		a.mu.Unlock()
 		close(at.done)
 	}()
@@ -96,12 +85,11 @@ func (a *sharedAuth) runAttempt(ctx context.Context, at *loginAttempt, name, pas
 	at.canceled = ctx.Err() != nil
 }
 
-// joinAttempt returns the attempt in progress, or a new one that the caller must make. With mustOwn it is a new one,
-// which later callers join.
-func (a *sharedAuth) joinAttempt(mustOwn bool) (at *loginAttempt, own bool) {
+// joinAttempt returns the attempt in progress, or a new one that the caller must make.
+func (a *sharedAuth) joinAttempt() (at *loginAttempt, own bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.current != nil && !mustOwn {
+	if a.current != nil {
 		return a.current, false
 	}
 	a.current = &loginAttempt{done: make(chan struct{})}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -42,7 +41,7 @@ func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	client := user(t)
 	a, ok := client.Auth.(*sharedAuth)
 	require.True(t, ok)
-	under, own := a.joinAttempt(false)
+	under, own := a.joinAttempt()
 	require.True(t, own)
 	tokens := make([]string, 10)
 	var wg sync.WaitGroup
@@ -65,24 +64,6 @@ func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	close(under.done)
 	wg.Wait()
 	require.NotEmpty(t, tokens[0])
-}
-
-func TestOwnLogInDoesNotWaitForOneThatIsStuck(t *testing.T) {
-	client := user(t)
-	a := client.Auth.(*sharedAuth)
-	stuck, own := a.joinAttempt(false)
-	require.True(t, own)
-	ctx, cancel := context.WithTimeout(etcdtest.Context(t), 10*time.Second)
-	defer cancel()
-	_, err := client.Authenticate(WithOwnLogIn(ctx), "root", "secret")
-	require.NoError(t, err)
-	require.Nil(t, a.current, "later callers do not join the stuck one")
-	newer, own := a.joinAttempt(false)
-	require.True(t, own)
-	stop, cancel := context.WithCancel(context.Background())
-	cancel()
-	a.runAttempt(stop, stuck, "root", "secret")
-	require.Same(t, newer, a.current, "the stuck one ends itself alone")
 }
 
 func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {

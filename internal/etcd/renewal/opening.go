@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/goverse/goverse/internal/etcd/login"
 )
 
 // streamOpening is a stream that is being opened. With a user and a password, etcd's client logs in first.
@@ -22,7 +20,7 @@ type streamOpening struct {
 // It waits until ctx ends, and then leaves the opening to the next caller. A log-in that is canceled costs etcd
 // as much as one that completes, and if many clients log in at a time, canceled log-ins would never succeed. If
 // there are several endpoints, an opening that has taken longer than its caller waited may be stuck at an
-// endpoint that hangs. A second one is then begun beside it, with a log-in of its own.
+// endpoint that hangs. A second one is then begun beside it.
 func (r *Renewer) awaitStream(ctx context.Context) (*renewalStream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -65,9 +63,7 @@ func (r *Renewer) standingOrOpening(patience time.Duration) (*renewalStream, *st
 	}
 	o := &streamOpening{began: time.Now(), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(r.ctx)
-	if o.cancel = cancel; len(r.openings) > 0 {
-		ctx = login.WithOwnLogIn(ctx)
-	}
+	o.cancel = cancel
 	r.openings = append(r.openings, o)
 	r.wg.Go(func() { r.openStream(ctx, o) })
 	return nil, o

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/goverse/goverse/internal/etcd/login"
 )
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -234,14 +231,6 @@ func TestSlowOpeningIsInherited(t *testing.T) {
 	})
 }
 
-// unusedClient returns a client with one endpoint, which may be given others.
-func unusedClient(t *testing.T) *clientv3.Client {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"a:1"}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // With several endpoints, an opening that hangs is not the only one that callers wait for. The client may be given
 // the others later.
 func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
@@ -253,7 +242,9 @@ func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
 			}
 			return nil
 		}}
-		client := unusedClient(t)
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{"a:1"}, Logger: zap.NewNop()})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
 		r := s.renewerOf(t, client)
 		client.SetEndpoints("a:1", "b:1")
 		began := time.Now()
@@ -267,34 +258,6 @@ func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
 		}
 		require.Equal(t, 4*time.Second, time.Since(began))
 		require.Equal(t, 3, s.opened())
-	})
-}
-
-// With a user, an opening begins with a log-in, which may be what hangs.
-func TestOpeningBesideALogInThatHangsLogsInItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, release, loggedIn := unusedClient(t), make(chan struct{}), errors.New("logged in")
-		defer close(release)
-		var logIns atomic.Int64
-		login.ReplaceAuth(client, clientv3.Config{Username: "u", Logger: zap.NewNop()}, func() (string, string, error) {
-			if logIns.Add(1) == 1 {
-				<-release
-			}
-			return "", "", loggedIn
-		})
-		s := &scripted{answer: yes, open: func(ctx context.Context, _ int) error {
-			if _, err := client.Authenticate(ctx, "u", ""); !errors.Is(err, loggedIn) {
-				return err
-			}
-			return nil
-		}}
-		r := s.renewerOf(t, client)
-		client.SetEndpoints("a:1", "b:1")
-		_, err := r.Renew(within(t, 2*time.Second), 1)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = r.Renew(within(t, 2*time.Second), 1)
-		require.NoError(t, err)
-		require.Equal(t, 2, s.opened())
 	})
 }
 
