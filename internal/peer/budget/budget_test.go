@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,83 @@ func TestGate(t *testing.T) {
 	g.Leave("one")
 	g.Leave("two")
 	require.Empty(t, g.connections, "nothing is kept of connections that are not inside")
+}
+
+// A client that opens requests and resets them, while its first one is not received, leaves nothing behind.
+func TestGateForgetsRequestsThatGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(1, 0)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.NoError(t, g.Enter(t.Context(), "one"))
+		d := g.connections["one"]
+		for range 100 {
+			require.ErrorIs(t, g.Enter(ended, "one"), context.Canceled)
+			require.Empty(t, d.waiting)
+			require.ErrorIs(t, g.Enter(t.Context(), "one"), ErrCrowded)
+			require.Empty(t, d.waiting)
+		}
+		require.Zero(t, d.left)
+	})
+}
+
+// Whatever requests give up, those that stay are admitted in their order, and no others are kept for long.
+func TestGateKeepsTheOrderOfThoseThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 200
+		g := NewGate(1, requests)
+		require.NoError(t, g.Enter(t.Context(), "one"))
+		d := g.connections["one"]
+		var admitted []int
+		var giveUps []context.CancelFunc
+		for i := range requests {
+			ctx, cancel := context.WithCancel(t.Context())
+			giveUps = append(giveUps, cancel)
+			go func() {
+				if g.Enter(ctx, "one") == nil {
+					admitted = append(admitted, i) // one is inside at a time
+					g.Leave("one")
+				}
+			}()
+			synctest.Wait()
+		}
+		var stay []int
+		for i, giveUp := range giveUps {
+			if i%7 == 3 {
+				stay = append(stay, i)
+				continue
+			}
+			giveUp()
+			synctest.Wait()
+		}
+		require.LessOrEqual(t, len(d.waiting), 2*len(stay))
+		g.Leave("one")
+		synctest.Wait()
+		require.Equal(t, stay, admitted)
+		require.Empty(t, g.connections)
+		for _, cancel := range giveUps {
+			cancel()
+		}
+	})
+}
+
+// Requests that gave up do not crowd out the one behind them.
+func TestGateCountsThoseThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(1, 1)
+		require.NoError(t, g.Enter(t.Context(), "one"))
+		first, giveUp := context.WithCancel(t.Context())
+		go func() { _ = g.Enter(first, "one") }()
+		synctest.Wait()
+		last := make(chan error, 1)
+		go func() { last <- g.Enter(t.Context(), "one") }()
+		synctest.Wait()
+		giveUp()
+		<-time.After(2 * maxChecks * checkEvery) // of virtual time
+		g.Leave("one")
+		require.NoError(t, <-last)
+		g.Leave("one")
+	})
 }
 
 func TestDefault(t *testing.T) {

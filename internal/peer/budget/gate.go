@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,18 +24,18 @@ type Gate struct {
 // connectionGate holds the requests of one connection that has any inside.
 type connectionGate struct {
 	inside  int
-	waiting []*gateWaiter // in order, including those that have given up
-	begun   int64         // the number ever removed from the head of waiting
+	waiting []*gateWaiter // in order, including some that have given up
+	head    int64         // the number of the request at the head of waiting
 	left    int           // those in waiting that have given up
 	passed  int64         // the number that have come out
 }
 
 // gateWaiter is a request that waits at a gate.
 type gateWaiter struct {
-	number   int64         // its position in the gate's order
 	admitted chan struct{} // closed when it is admitted
 
 	// The gate's lock protects the following fields.
+	number              int64 // numbers follow the order in waiting
 	entered, gone       bool
 	seen                int64 // the gate's passed at the last check
 	stillChecks, checks int   // checks since at least minPassed passed, and all checks
@@ -86,7 +87,7 @@ func (g *Gate) Enter(ctx context.Context, connection any) error {
 		return nil
 	}
 	d := g.connections[connection]
-	w := &gateWaiter{number: d.begun + int64(len(d.waiting)), admitted: make(chan struct{})}
+	w := &gateWaiter{number: d.head + int64(len(d.waiting)), admitted: make(chan struct{})}
 	d.waiting = append(d.waiting, w)
 	first := time.Duration(math.MaxInt64)
 	if len(d.waiting)-d.left > g.maxWaiting {
@@ -120,11 +121,10 @@ func (g *Gate) giveUpCrowded(d *connectionGate, w *gateWaiter) bool {
 		w.stillChecks = 0
 	}
 	w.seen = d.passed
-	if w.entered || w.number-d.begun < int64(g.maxWaiting) || w.stillChecks < maxStillChecks && w.checks < maxChecks {
+	if w.entered || w.number-d.head < int64(g.maxWaiting) || w.stillChecks < maxStillChecks && w.checks < maxChecks {
 		return false
 	}
-	w.gone = true
-	d.left++
+	d.giveUp(w)
 	return true
 }
 
@@ -136,8 +136,21 @@ func (g *Gate) abandonWait(connection any, d *connectionGate, w *gateWaiter) {
 		g.leaveLocked(connection)
 		return
 	}
+	d.giveUp(w)
+}
+
+// giveUp ends the wait of a request. Once half of those in waiting have given up, it removes them all, so a client
+// that opens and resets requests leaves nothing behind. The caller holds the lock.
+func (d *connectionGate) giveUp(w *gateWaiter) {
 	w.gone = true
-	d.left++
+	if d.left++; 2*d.left < len(d.waiting) {
+		return
+	}
+	d.waiting = slices.DeleteFunc(d.waiting, func(w *gateWaiter) bool { return w.gone })
+	d.left = 0
+	for i, w := range d.waiting {
+		w.number = d.head + int64(i)
+	}
 }
 
 // Leave ends a request of the connection, and admits the next one.
@@ -154,7 +167,7 @@ func (g *Gate) leaveLocked(connection any) {
 	for len(d.waiting) > 0 {
 		w := d.waiting[0]
 		d.waiting[0], d.waiting = nil, d.waiting[1:]
-		d.begun++
+		d.head++
 		if !w.gone {
 			w.entered = true
 			close(w.admitted)
