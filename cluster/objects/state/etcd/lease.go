@@ -28,9 +28,11 @@ type replyLeases struct {
 
 	turn chan struct{} // holds a token while a caller uses the fields below, also while etcd grants a lease
 
-	id    clientv3.LeaseID // 0: none
-	until time.Time
-	uses  int
+	id clientv3.LeaseID // 0: none
+	// It is used until either clock has reached its end: one stands still in a suspended machine, and the other can
+	// be set.
+	until, wallUntil time.Time
+	uses             int
 }
 
 func newReplyLeases(client *clientv3.Client, retention time.Duration) *replyLeases {
@@ -47,7 +49,8 @@ func (l *replyLeases) currentLease(ctx context.Context, lost clientv3.LeaseID) (
 		return 0, fmt.Errorf("%w: %w", errNoLease, context.Cause(ctx))
 	}
 	begun := time.Now()
-	if l.id == lost || begun.After(l.until) || l.uses+2 > keysPerLease {
+	over := begun.After(l.until) || begun.Round(0).After(l.wallUntil)
+	if l.id == lost || over || l.uses+2 > keysPerLease {
 		share := l.retention / leasesPerRetention
 		seconds := int64((l.retention + share + time.Second - 1) / time.Second)
 		granted, err := l.client.Grant(ctx, seconds)
@@ -55,6 +58,7 @@ func (l *replyLeases) currentLease(ctx context.Context, lost clientv3.LeaseID) (
 			return 0, fmt.Errorf("%w: %w", errNoLease, err)
 		}
 		l.id, l.until, l.uses = granted.ID, begun.Add(share), 0
+		l.wallUntil = l.until.Round(0) // without the monotonic clock
 	}
 	l.uses += 2 // at most one reply and one claim
 	return l.id, nil
