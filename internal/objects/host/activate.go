@@ -54,11 +54,11 @@ func (o *object) runFactory(chain []uint64) {
 	h := o.home.host
 	defer o.home.exitShard()
 	room := h.evictor.makeRoom()
-	overdue := time.AfterFunc(h.cfg.ActivationTimeout, o.refuseOverdue)
+	overdue := time.AfterFunc(h.cfg.ActivationTimeout, func() { h.workers.run(o.refuseOverdue) })
 	impl, err := any(nil), errFull
 	defer func() { // also if the factory has left its goroutine
-		overdue.Stop()
 		o.finishActivation(impl, err)
+		overdue.Stop()
 	}()
 	if room {
 		err = errNoReturn
@@ -69,8 +69,22 @@ func (o *object) runFactory(chain []uint64) {
 // errNoReturn is returned for a factory that left its goroutine by runtime.Goexit.
 var errNoReturn = errors.New("the factory did not return")
 
-// finishActivation ends an activation. It begins the waiting turns, or refuses them if the activation failed.
+// finishActivation ends an activation. It begins the waiting turns, or refuses them if the activation failed. err may
+// be the factory's own and inspect the object when it is read, so it is read and logged before the shard is locked.
 func (o *object) finishActivation(impl any, err error) {
+	f := o.home.host.failures
+	if err != nil {
+		f.warnActivation(o, err)
+		err = activationError(o, f.errorForCaller(o.service.name, o.key, err))
+	}
+	if !o.resolveActivation(impl, err) && err == nil {
+		f.warnActivation(o, errHung(o))
+	}
+}
+
+// resolveActivation begins the waiting turns and returns true. If err is not nil or the factory is overdue, it refuses
+// them and returns false.
+func (o *object) resolveActivation(impl any, err error) bool {
 	s, h := o.home, o.home.host
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +93,7 @@ func (o *object) finishActivation(impl any, err error) {
 		o.impl, o.phase, o.turns.exclusive = impl, phaseActive, 0
 		h.evictor.addActivation(o)
 		o.advanceTurns()
-		return
+		return true
 	}
 	h.evictor.activations.Add(-1)
 	if err == nil {
@@ -87,8 +101,8 @@ func (o *object) finishActivation(impl any, err error) {
 	}
 	o.endActivating()
 	o.extras.endWork()
-	h.failures.warnActivation(o, err)
-	o.refuseWaiting(activationError(o, h.failures.errorForCaller(o.service.name, o.key, err)))
+	o.refuseWaiting(err)
+	return false
 }
 
 // callFactory calls the factory and Activated.
@@ -127,16 +141,25 @@ func factoryError(err error) error {
 // refuseOverdue refuses the calls that wait for a factory that has exceeded its time-out. The object still waits for
 // the factory.
 func (o *object) refuseOverdue() {
-	o.home.mu.Lock()
-	defer o.home.mu.Unlock()
-	if o.phase != phaseActivating {
+	if !o.markHung() {
 		return
 	}
-	o.hung = true
 	h := o.home.host
 	h.cfg.Logger.Warn("the factory of an object has not returned in time; its key cannot be called until it does",
 		"service", o.service.name, "key", loggedKey(o.key), "after", h.cfg.ActivationTimeout.String())
+}
+
+// markHung notes that the factory is overdue, and refuses the calls that wait. It returns false if the activation has
+// ended.
+func (o *object) markHung() bool {
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	if o.phase != phaseActivating {
+		return false
+	}
+	o.hung = true
 	o.refuseWaiting(errHung(o))
+	return true
 }
 
 var errFull = status.Error(codes.ResourceExhausted,
