@@ -61,6 +61,65 @@ func TestCallComesBackToADroppedObject(t *testing.T) {
 	s.eventually(func() bool { return s.world.Active("a") == 0 })
 }
 
+// The node's session is suspended while a call comes back to an object that is to be dropped, so the call is queued.
+// It begins when the shard is served again, because the turn that delays the drop waits for it.
+func TestCallThatComesBackWhileSuspended(t *testing.T) {
+	shards := &suspended{over: make(chan struct{})}
+	s := newSite(t, func(c *Config) {
+		shards.held = c.Shards.(*held)
+		c.Shards = shards
+	}, objects.Reentrant("Again"))
+	begun := make(chan struct{})
+	s.world.SetAction("reply", reply)
+	s.world.SetAction("again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
+		shards.now.Store(true)
+		close(begun)
+		p.Object.Deactivate()
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return s.client("a").Again(ctx, &probepb.DoRequest{What: "reply"})
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- s.do(s.ctx(), "a", "again") }()
+	<-begun
+	s.eventually(func() bool { return s.host.waiting.Load() == 1 })
+	shards.now.Store(false)
+	shards.over <- struct{}{}
+	require.NoError(t, <-ended)
+	s.eventually(func() bool { return s.world.Active("a") == 0 })
+}
+
+// suspended is a node's part in the shards, of which the session may be suspended. Nothing enters then.
+type suspended struct {
+	*held
+	now  atomic.Bool
+	over chan struct{} // receives a value when it is over
+}
+
+func (s *suspended) Enter(n int) (int64, bool) {
+	if s.now.Load() {
+		return 0, false
+	}
+	return s.held.Enter(n)
+}
+
+func (s *suspended) Reenter(n int) (int64, bool) {
+	if s.now.Load() {
+		return 0, false
+	}
+	return s.held.Reenter(n)
+}
+
+func (s *suspended) Await(ctx context.Context, _ int, _ int64) (int64, error) {
+	select {
+	case <-s.over:
+		return 0, nil
+	case <-ctx.Done():
+		return -1, ctx.Err()
+	}
+}
+
 // A factory calls its own object, which does not exist before the factory has returned, whatever the method
 // allows.
 func TestFactoryCallsItsOwnObject(t *testing.T) {

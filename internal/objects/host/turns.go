@@ -140,10 +140,10 @@ func (o *object) advanceTurns() {
 	case o.phase == phaseEmpty && o.turns.first != nil:
 		o.startActivation()
 	case o.phase != phaseActive:
-	case o.dropReason == "":
-		o.beginWaiting()
-	case !o.turns.isRunning():
+	case o.dropReason != "" && !o.turns.isRunning():
 		o.startDeactivation(o.dropReason)
+	case o.dropReason == "" || o.turns.queuedChains > 0: // a running turn may wait for one that is queued
+		o.beginWaiting()
 	}
 }
 
