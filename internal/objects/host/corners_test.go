@@ -120,6 +120,42 @@ func (s *suspended) Await(ctx context.Context, _ int, _ int64) (int64, error) {
 	}
 }
 
+// An object is dropped right after a stream got its turn, and the method has ended with its context before ServeStream
+// waits. The client learns that it may call again.
+func TestStreamIsCutBeforeItIsWaitedFor(t *testing.T) {
+	shards := &dropping{}
+	s := newSite(t, func(c *Config) {
+		shards.held = c.Shards.(*held)
+		c.Shards = shards
+	})
+	s.world.OnActivate = func(_ context.Context, o *objects.Object) error {
+		drop := o.Deactivate
+		shards.drop.Store(&drop)
+		return nil
+	}
+	for range 30 { // select takes one of two events at random
+		_, err := s.client("a").Add(s.ctx(), &probepb.AddRequest{})
+		require.NoError(t, err)
+		c := &Call{Method: s.host.services.Method(probepb.Probe_Download_FullMethodName), Key: "a",
+			Shard: cshard.Of("a", 16), outcome: make(chan error, 2)}
+		c.outcome <- errCancelled
+		require.ErrorIs(t, s.host.ServeStream(c, &quiet{ctx: s.ctx()}), errStreamCut)
+	}
+}
+
+// dropping is a node's part in the shards that drops an object when a stream has its turn.
+type dropping struct {
+	*held
+	drop atomic.Pointer[func()]
+}
+
+func (d *dropping) Staying(n int) context.Context {
+	if drop := d.drop.Swap(nil); drop != nil {
+		(*drop)()
+	}
+	return d.held.Staying(n)
+}
+
 // A factory calls its own object, which does not exist before the factory has returned, whatever the method
 // allows.
 func TestFactoryCallsItsOwnObject(t *testing.T) {

@@ -31,7 +31,7 @@ func (h *Host) ServeStream(c *Call, stream grpc.ServerStream) error {
 	c.startTurn()
 	select {
 	case err := <-c.outcome:
-		if leaves.Err() == nil || status.Code(err) != codes.Canceled {
+		if status.Code(err) != codes.Canceled || leaves.Err() == nil && !c.isDropped() {
 			return err
 		}
 	case <-leaves.Done():
@@ -54,6 +54,16 @@ func (c *Call) registerStream() {
 	e.streams[c] = struct{}{}
 	if o.dropReason != "" { // dropped since the stream got its turn
 		e.endOpenWork()
+	}
+}
+
+// isDropped reports whether the object of a registered stream was dropped.
+func (c *Call) isDropped() bool {
+	select {
+	case <-c.dropped:
+		return true
+	default:
+		return false
 	}
 }
 
