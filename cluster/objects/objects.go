@@ -30,7 +30,8 @@ func (o *Objects) cluster() cluster { return (*hosted.Handle)(o).Cluster().(clus
 // Config.Objects.CallTimeout if it has none. Errors are gRPC statuses; [NotStarted] reports whether the call
 // certainly had no effect. Errors of a node that does not run are UNAVAILABLE and match ErrNotStarted or ErrStopped
 // of package cluster. Any node may call objects, even one without shards of its own. Only the call options for
-// headers, trailers and the call's end have an effect.
+// headers, trailers and the call's end have an effect; the last one takes effect once, when the end of a stream was
+// received or its context has ended.
 func (o *Objects) At(key string) grpc.ClientConnInterface { return o.cluster().At(key) }
 
 // Find returns the address of the node that owns the objects with that key, as far as this node knows, "" if no

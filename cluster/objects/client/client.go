@@ -173,8 +173,9 @@ func (c *Client) Close() error {
 // now belongs to another cluster, the code is UNAVAILABLE as well. Calls of a closed client match ErrClosed.
 //
 // Calls may be made concurrently and are independent of each other. They carry the outgoing metadata of ctx. Of
-// the call options, those for headers, trailers and the end of the call have an effect. Unary calls with
-// per-call credentials fail with UNIMPLEMENTED.
+// the call options, those for headers, trailers and the end of the call have an effect; the last one takes effect
+// once, when the end of a stream was received or its context has ended. Unary calls with per-call credentials fail
+// with UNIMPLEMENTED.
 func (c *Client) At(key string) grpc.ClientConnInterface { return &objectConn{c, key} }
 
 // objectConn implements grpc.ClientConnInterface.

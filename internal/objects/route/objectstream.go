@@ -32,15 +32,16 @@ type objectStream struct {
 	ctx     context.Context
 	desc    *grpc.StreamDesc
 	opts    []grpc.CallOption
+	finish  func(error) // is called when the stream has ended
 	attempt callAttempt // opens the stream
 
 	mu       sync.Mutex
 	current  *nodeStream
 	kept     []proto.Message // nil after the first answer, and beyond the bound
 	bytes    int
-	answered bool // no message is sent again any more
-	closed   bool // by CloseSend
-	ended    error
+	answered bool          // no message is sent again any more
+	closed   bool          // by CloseSend
+	ended    error         // for the caller; nil while the stream is open
 	resent   chan struct{} // closed when all kept messages are sent again; nil at other times
 }
 
@@ -50,6 +51,15 @@ type nodeStream struct {
 	conn       *grpc.ClientConn
 	owner      string
 	generation int64
+	receiving  sync.Mutex
+}
+
+// RecvMsg implements grpc.ClientStream. Header calls it when the stream has ended, perhaps beside the caller's own
+// RecvMsg; gRPC allows one at a time.
+func (n *nodeStream) RecvMsg(m any) error {
+	n.receiving.Lock()
+	defer n.receiving.Unlock()
+	return n.ClientStream.RecvMsg(m)
 }
 
 // openStream opens the stream at the object's present node.
@@ -89,13 +99,9 @@ func (s *objectStream) Header() (metadata.MD, error) {
 		if err == nil { // it has ended without a header: receiving returns the reason
 			err = now.RecvMsg(&emptypb.Empty{})
 		}
-		if err = s.reopen(now, err); err != nil {
-			s.mu.Lock()
-			s.ended = err
-			s.mu.Unlock()
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+		if err = s.reopen(now, err); errors.Is(err, io.EOF) {
+			return nil, nil
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -127,8 +133,11 @@ func (s *objectStream) SendMsg(m any) error {
 		<-resent // closed at the latest when the stream ends
 	}
 	err := now.SendMsg(m)
-	if errors.Is(err, io.EOF) && kept {
+	switch {
+	case errors.Is(err, io.EOF) && kept:
 		return nil // RecvMsg returns the reason, or sends all again
+	case err != nil && !errors.Is(err, io.EOF): // the message cannot be sent, which ends the stream
+		s.finish(err)
 	}
 	return err
 }
@@ -169,6 +178,9 @@ func (s *objectStream) RecvMsg(m any) error {
 			if !answered {
 				s.markAnswered()
 			}
+			if !s.desc.ServerStreams { // it was the only one
+				s.finish(nil)
+			}
 			return nil
 		}
 		if err = s.reopen(now, err); err != nil {
@@ -177,11 +189,25 @@ func (s *objectStream) RecvMsg(m any) error {
 	}
 }
 
-// reopen opens the stream again and sends all kept messages again, if err means that nothing was started.
-// Otherwise it returns the error for the caller.
+// reopen opens the stream again if err, with which was has ended, means that nothing was started. Otherwise the stream
+// has ended; reopen returns the error for the caller, the same from then on. Two callers may learn of the end of the
+// same stream: the second one finds it replaced, or the error of the first.
 func (s *objectStream) reopen(was *nodeStream, err error) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.current == was && s.ended == nil {
+		s.ended = s.replaceStream(was, err)
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if ended != nil {
+		s.finish(ended)
+	}
+	return ended
+}
+
+// replaceStream opens the stream again and sends all kept messages again, if err means that nothing was started.
+// Otherwise it returns the error for the caller. The caller holds the lock.
+func (s *objectStream) replaceStream(was *nodeStream, err error) error {
 	if s.answered || objects.ReasonOf(err) != objects.ReasonNotStarted || s.ctx.Err() != nil {
 		return s.callerError(was, err)
 	}

@@ -1,8 +1,12 @@
 package route
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -48,6 +52,39 @@ func (a *callOptions) applyFinished(c *host.Call, err error) {
 	for _, f := range a.finished {
 		f(err)
 	}
+}
+
+// splitFinish separates OnFinish from the other options of a stream. The returned function calls the functions that
+// were given, with the error of the call, when it is called first or ctx ends.
+func splitFinish(ctx context.Context, opts []grpc.CallOption) (finish func(error), others []grpc.CallOption) {
+	var given []func(error)
+	for _, opt := range opts {
+		if o, ok := opt.(grpc.OnFinishCallOption); ok {
+			given = append(given, o.OnFinish)
+		} else {
+			others = append(others, opt)
+		}
+	}
+	if len(given) == 0 {
+		return func(error) {}, others
+	}
+	var finished atomic.Bool
+	callOnce := func(err error) {
+		if finished.Swap(true) {
+			return
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		for _, f := range given {
+			f(err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { callOnce(status.FromContextError(ctx.Err()).Err()) })
+	return func(err error) {
+		stop()
+		callOnce(err)
+	}, others
 }
 
 // ToHeaders converts metadata to its form in messages between processes.

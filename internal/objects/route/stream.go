@@ -49,8 +49,10 @@ func (r *Router) ForwardStream(ctx context.Context, key, method string) (grpc.Cl
 // openStream opens a streaming call at the owner of its key.
 func (r *Router) openStream(ctx context.Context, call *host.Call, desc *grpc.StreamDesc,
 	opts []grpc.CallOption) (grpc.ClientStream, error) {
-	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: r.newAttempt(ctx, call)}
+	finish, others := splitFinish(ctx, opts)
+	s := &objectStream{ctx: ctx, desc: desc, opts: others, finish: finish, attempt: r.newAttempt(ctx, call)}
 	if err := s.openStream(); err != nil {
+		finish(err)
 		return nil, err
 	}
 	return s, nil
