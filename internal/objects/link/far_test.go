@@ -111,9 +111,32 @@ func TestManyCallsToAFarNodeThatAllowsFewStreams(t *testing.T) {
 func TestFar(t *testing.T) {
 	p := &peer{allOpen: make(chan struct{})}
 	require.False(t, p.isFar())
-	p.recordOpened(50 * time.Millisecond)
+	p.recordOpened(0, 50*time.Millisecond)
 	require.True(t, p.isFar())
-	p.recordOpened(time.Millisecond)
-	p.recordOpened(50 * time.Millisecond)
+	p.recordOpened(1, time.Millisecond)
+	p.recordOpened(0, 50*time.Millisecond)
 	require.False(t, p.isFar())
+}
+
+// A link that broke and was opened again is not one more link: the calls of a busy pool wait for all links.
+func TestLinksAreCountedOnce(t *testing.T) {
+	p := &peer{allOpen: make(chan struct{})}
+	for range 2 * maxLanes {
+		p.recordOpened(0, 50*time.Millisecond)
+	}
+	p.openMoreOnce.Do(func() { p.widenUntil = time.Now().Add(patience) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	p.openMoreLinks(ctx)
+	require.Error(t, ctx.Err(), "it returns before all links are open")
+	for lane := 1; lane < maxLanes; lane++ {
+		p.recordOpened(lane, 50*time.Millisecond)
+	}
+	p.openMoreLinks(t.Context())
+	p.recordOpened(1, 50*time.Millisecond)
+	select {
+	case <-p.allOpen:
+	default:
+		t.Fatal("all are open")
+	}
 }

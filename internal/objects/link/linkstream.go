@@ -28,7 +28,7 @@ func (l *link) run() {
 		return
 	}
 	l.ready.Store(true)
-	l.peer.recordOpened(time.Since(began))
+	l.peer.recordOpened(l.lane, time.Since(began))
 	l.mu.Lock()
 	l.stream = s
 	l.mu.Unlock()

@@ -21,6 +21,9 @@ var reconnectParams = grpc.ConnectParams{
 	MinConnectTimeout: 2 * time.Second,
 }
 
+// allLanes has the bits of all lanes.
+const allLanes = 1<<maxLanes - 1
+
 // peer holds the connections and the present links to one address.
 type peer struct {
 	pool    *Pool
@@ -35,8 +38,8 @@ type peer struct {
 	wideOpen    atomic.Int64                   // on wideConn
 	links       [maxLanes]atomic.Pointer[link] // only the first unless the node is far
 	distance    atomic.Int64                   // the least time in which a link was opened; 0 if none was
-	openedCount atomic.Int64                   // how often a link was opened
-	allOpen     chan struct{}                  // closed when that has happened maxLanes times
+	openedLanes atomic.Uint32                  // the bits of the lanes on which a link was ever opened
+	allOpen     chan struct{}                  // closed when these are all lanes
 
 	openMoreOnce sync.Once
 	widenUntil   time.Time // calls wait for allOpen until then
@@ -52,7 +55,7 @@ func newPeer(pool *Pool, address string) (*peer, error) {
 		grpc.WithChainUnaryInterceptor(p.countCall)); err != nil {
 		return nil, err
 	}
-	if p.wideConn, err = p.newConn(wideWindow, grpc.WithChainStreamInterceptor(p.countStream, p.countWide)); err != nil {
+	if p.wideConn, err = p.newConn(wideWindow, grpc.WithChainStreamInterceptor(p.countWide, p.countStream)); err != nil {
 		_ = p.conn.Close()
 		return nil, err
 	}
@@ -81,10 +84,11 @@ func (p *peer) newConn(window int32, opts ...grpc.DialOption) (*grpc.ClientConn,
 	return grpc.NewClient("passthrough:///"+p.address, append(all, p.pool.cfg.DialOptions...)...)
 }
 
-// closeConns closes the connections.
+// closeConns closes the connections. A stream of wideConn may be on conn (see countWide); when it ends, wideConn shows
+// why.
 func (p *peer) closeConns() {
-	_ = p.conn.Close() // it is closed only once
-	_ = p.wideConn.Close()
+	_ = p.wideConn.Close() // it is closed only once
+	_ = p.conn.Close()
 	_ = p.linkConn.Close()
 }
 
@@ -113,10 +117,14 @@ func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grp
 	})
 }
 
-// countWide counts the open streams on wideConn.
+// countWide counts the open streams on wideConn. It opens a stream on conn if others have taken the room since
+// streamConn.
 func (p *peer) countWide(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	p.wideOpen.Add(1)
+	if p.wideOpen.Add(1) > wideStreams {
+		p.wideOpen.Add(-1)
+		return p.conn.NewStream(ctx, desc, method, opts...)
+	}
 	return countOpen(&p.wideOpen, func(opt grpc.CallOption) (grpc.ClientStream, error) {
 		return streamer(ctx, desc, conn, method, append(opts, opt)...)
 	})
@@ -142,10 +150,11 @@ func (p *peer) countCall(ctx context.Context, method string, req, reply any, con
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// recordOpened records that a link was opened and how long that took. The first link takes longer because it also
-// connects.
-func (p *peer) recordOpened(took time.Duration) {
-	if p.openedCount.Add(1) == maxLanes {
+// recordOpened records that the link of a lane was opened and how long that took. The first link takes longer because
+// it also connects.
+func (p *peer) recordOpened(lane int, took time.Duration) {
+	bit := uint32(1) << lane
+	if before := p.openedLanes.Or(bit); before != allLanes && before|bit == allLanes {
 		close(p.allOpen)
 	}
 	for {
@@ -201,7 +210,7 @@ func (p *peer) openMoreLinks(ctx context.Context) {
 			p.openLink(i)
 		}
 	})
-	if p.openedCount.Load() >= maxLanes {
+	if p.openedLanes.Load() == allLanes {
 		return
 	}
 	left := time.Until(p.widenUntil)
