@@ -56,9 +56,10 @@ func fitSpace(space []byte, n int) []byte {
 // methodNames holds the names of methods that were called, to avoid allocating them for each call.
 type methodNames map[string]string
 
-// The names are limited, because a peer may send names of methods that do not exist.
+// The names are limited, because a peer may send names of methods that do not exist. Those of a link take 32 KiB at
+// most, which no budget counts.
 const (
-	maxNames      = 1024
+	maxNames      = 128
 	maxNameLength = 256
 )
 

@@ -109,6 +109,7 @@ func TestMethodsThatAreKeptAreBounded(t *testing.T) {
 		require.Equal(t, name, n.intern([]byte(name)))
 	}
 	require.Len(t, n, maxNames)
+	require.LessOrEqual(t, 32*maxNames*maxNameLength, 1<<20, "bytes for the 32 links of a connection")
 	long := bytes.Repeat([]byte("m"), maxNameLength+1)
 	n = methodNames{}
 	require.Equal(t, string(long), n.intern(long))
