@@ -123,7 +123,7 @@ func TestWhatIsTooLargeFailsAlone(t *testing.T) {
 func TestASlowReader(t *testing.T) {
 	const all, size, bound = 400, 100_000, 1 << 20
 	var handled atomic.Int64
-	s := serve(t, "127.0.0.1:0", ServerConfig{MaxBuffered: bound, Handler: handlerFunc(func(c *Incoming) {
+	s := serve(t, "127.0.0.1:0", ServerConfig{maxBuffered: bound, Handler: handlerFunc(func(c *Incoming) {
 		handled.Add(1)
 		c.Reply(&objectspb.Reply{Response: make([]byte, size)})
 	})})
@@ -160,7 +160,7 @@ func TestASlowReader(t *testing.T) {
 // Unanswered calls are held only up to a bound.
 func TestALinkIsNotReadWhileTooMuchIsHeld(t *testing.T) {
 	calls := make(chan *Incoming, 100)
-	s := serve(t, "127.0.0.1:0", ServerConfig{MaxHeld: 10_000, Handler: handlerFunc(func(c *Incoming) { calls <- c })})
+	s := serve(t, "127.0.0.1:0", ServerConfig{maxHeld: 10_000, Handler: handlerFunc(func(c *Incoming) { calls <- c })})
 	peer := peerOf(t, s)
 	for id := range uint64(20) {
 		require.NoError(t, peer.Send(request(begun(id, 1000, false))))
@@ -185,7 +185,7 @@ func TestALinkIsNotReadWhileTooMuchIsHeld(t *testing.T) {
 func TestCallersWaitWhileTooMuchIsInFlight(t *testing.T) {
 	calls := make(chan *Incoming, 100)
 	s := local(t, func(c *Incoming) { calls <- c })
-	p := pool(t, Config{MaxInFlight: 3000})
+	p := pool(t, Config{maxInFlight: 3000})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	call := func(ctx context.Context, name string, n int, want error) {

@@ -98,6 +98,11 @@ func pool(t testing.TB, cfg Config) *Pool {
 	return p
 }
 
+// Call is CallBy without a deadline of its own.
+func (p *Pool) Call(ctx context.Context, address string, call *objectspb.Call) (*objectspb.Reply, error) {
+	return p.CallBy(ctx, time.Time{}, address, call)
+}
+
 // to returns a call with a request.
 func to(request []byte) *objectspb.Call {
 	return &objectspb.Call{Method: "/test.Service/Echo", Key: []byte("key"), Request: request}

@@ -229,7 +229,7 @@ func (p *peer) openMoreLinks(ctx context.Context) {
 // laneShare returns the number of bytes that may be in flight on a link. A longer call passes alone on the first
 // link.
 func (p *peer) laneShare(lane int) int64 {
-	most := p.pool.cfg.MaxInFlight
+	most := p.pool.cfg.maxInFlight
 	switch {
 	case !p.isFar():
 		return most

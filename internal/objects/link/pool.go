@@ -22,10 +22,6 @@ type Config struct {
 	// DialOptions are appended to the pool's own, so they take precedence. Pass grpc.WithTransportCredentials
 	// here for TLS; without it, connections are plain text.
 	DialOptions []grpc.DialOption
-	// MaxInFlight limits the approximate number of bytes of calls in flight on one link. Further calls wait, in
-	// order, until some have ended. A longer call passes alone. The links to a distant node share the limit.
-	// Default 36 MiB.
-	MaxInFlight int64
 	// MaxMessage limits the bytes of a request or a response. A call with a longer one fails with the status
 	// RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
@@ -35,12 +31,16 @@ type Config struct {
 	Present func(address string) bool
 	// Logger receives one line per lost link. Default: none.
 	Logger hclog.Logger
+	// maxInFlight limits the approximate number of bytes of calls in flight on one link. Further calls wait, in
+	// order, until some have ended. A longer call passes alone. The links to a distant node share the limit.
+	// Default 36 MiB.
+	maxInFlight int64
 }
 
-// WithDefaults returns the configuration with defaults for the unset fields.
-func (c Config) WithDefaults() Config {
-	if c.MaxInFlight <= 0 {
-		c.MaxInFlight = defaultMaxInFlight
+// withDefaults returns the configuration with defaults for the unset fields.
+func (c Config) withDefaults() Config {
+	if c.maxInFlight <= 0 {
+		c.maxInFlight = defaultMaxInFlight
 	}
 	if c.MaxMessage <= 0 {
 		c.MaxMessage = defaultMaxMessage
@@ -67,24 +67,23 @@ type Pool struct {
 // NewPool returns a Pool. It connects to no node before its first use.
 func NewPool(cfg Config) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Pool{cfg: cfg.WithDefaults(), ctx: ctx, cancel: cancel, peers: map[string]*peer{}}
+	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, peers: map[string]*peer{}}
 }
 
-// Call sends call to the node at address and waits for its reply. It does not interpret the reply's Status and
-// Moved. It sets the call's Id, More and Timeout, the latter from the deadline of ctx. The call must not be
-// changed or used elsewhere before Call returns. A call is sent at most once. Errors match
+// CallBy sends call to the node at address and waits for its reply. It does not interpret the reply's Status and
+// Moved. It sets the call's Id, More and Timeout. The call must not be changed or used elsewhere before CallBy returns.
+// A call is sent at most once.
+//
+// The deadline is that of ctx, otherwise the parameter, which costs less than a context with a deadline. A zero
+// deadline means none.
+//
+// Errors match
 //
 //   - ErrNotSent, ErrRefused, ErrLost or ErrClosed;
 //   - the error of ctx if ctx ends first; also ErrNotSent if nothing of the call was sent by then. Otherwise the node
 //     is notified, possibly too late;
 //   - in all other cases a gRPC status: RESOURCE_EXHAUSTED if the call or its response is too long, INVALID_ARGUMENT
 //     if the call has no method or a name in it is not valid UTF-8.
-func (p *Pool) Call(ctx context.Context, address string, call *objectspb.Call) (*objectspb.Reply, error) {
-	return p.CallBy(ctx, time.Time{}, address, call)
-}
-
-// CallBy is like Call, with a deadline for calls if ctx has none. A zero deadline means none. It costs less
-// than a context with a deadline.
 func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	call *objectspb.Call) (*objectspb.Reply, error) {
 	if err := ctx.Err(); err != nil {

@@ -29,27 +29,27 @@ type ServerConfig struct {
 	// MaxMessage limits the bytes of a request or a response. A call with a longer one fails with
 	// RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
-	// MaxHeld limits the approximate number of bytes of unanswered calls of one link. Beyond it the link is not
-	// read until some are answered. Default 512 MiB.
-	MaxHeld int64
-	// MaxBuffered limits the approximate number of bytes of replies that wait for a slow peer. Beyond it the
-	// link is not read. Default 32 MiB.
-	MaxBuffered int64
 	// Budget counts the bytes that calls, parts of calls and replies hold, by connection. A call for which
 	// there is no room is answered with [budget.ErrFull]. Nil means no limit.
 	Budget *budget.Budget
+	// maxHeld limits the approximate number of bytes of unanswered calls of one link. Beyond it the link is not
+	// read until some are answered. Default 512 MiB.
+	maxHeld int64
+	// maxBuffered limits the approximate number of bytes of replies that wait for a slow peer. Beyond it the
+	// link is not read. Default 32 MiB.
+	maxBuffered int64
 }
 
-// WithDefaults returns the configuration with defaults for the unset fields.
-func (c ServerConfig) WithDefaults() ServerConfig {
+// withDefaults returns the configuration with defaults for the unset fields.
+func (c ServerConfig) withDefaults() ServerConfig {
 	if c.MaxMessage <= 0 {
 		c.MaxMessage = defaultMaxMessage
 	}
-	if c.MaxHeld <= 0 {
-		c.MaxHeld = defaultMaxHeld
+	if c.maxHeld <= 0 {
+		c.maxHeld = defaultMaxHeld
 	}
-	if c.MaxBuffered <= 0 {
-		c.MaxBuffered = defaultMaxBuffered
+	if c.maxBuffered <= 0 {
+		c.maxBuffered = defaultMaxBuffered
 	}
 	return c
 }
@@ -66,7 +66,7 @@ type Server struct {
 
 // NewServer returns a Server. It does nothing before Link is called.
 func NewServer(cfg ServerConfig) *Server {
-	return &Server{cfg: cfg.WithDefaults(), links: map[*serverLink]struct{}{}}
+	return &Server{cfg: cfg.withDefaults(), links: map[*serverLink]struct{}{}}
 }
 
 // Link serves one link and blocks until it ends or the server is closed. An implementation of

@@ -262,7 +262,7 @@ func (l *serverLink) receiveMessage(m *objectspb.LinkRequest) bool {
 
 // isFull reports whether the reader must wait. The caller holds the lock.
 func (l *serverLink) isFull() bool {
-	return l.held > l.server.cfg.MaxHeld || l.out.bytes > l.server.cfg.MaxBuffered ||
+	return l.held > l.server.cfg.maxHeld || l.out.bytes > l.server.cfg.maxBuffered ||
 		l.out.bytes > unaskedReplies && l.server.cfg.Budget.OverLimit(l.connection)
 }
 
