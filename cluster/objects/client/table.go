@@ -102,12 +102,10 @@ func (t *routeTable) replaceRoutes(next *routes) bool {
 	t.mu.Lock()
 	t.since = time.Now()
 	t.mu.Unlock()
-	if former == nil {
-		t.current.Store(next)
-		return true
-	}
 	t.current.Store(next)
-	close(former.replaced)
+	if former != nil {
+		close(former.replaced)
+	}
 	return true
 }
 

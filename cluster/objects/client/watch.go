@@ -29,7 +29,7 @@ var defaultTiming = watchTiming{stagger: 250 * time.Millisecond, round: 5 * time
 	rotate: time.Minute,
 	older:  10 * time.Second}
 
-// retryBackoff is the pause before the nodes are asked again. restless is the pause before another node is watched
+// retryBackoff is the pause before the nodes are asked again. switchBackoff is the pause before another node is watched
 // because the previous one reported no other routes.
 var (
 	retryBackoff  = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
@@ -108,7 +108,7 @@ func (w *routeWatcher) run(ctx context.Context) {
 // errRefused reports that all nodes have refused to report the routes.
 var errRefused = errors.New("all nodes refuse")
 
-// awaitFirst blocks until the first routes have come. Pass its error to explain when run has returned.
+// awaitFirst blocks until the first routes have come. Pass its error to explainDial when run has returned.
 func (w *routeWatcher) awaitFirst(ctx context.Context) error {
 	select {
 	case <-w.ready:

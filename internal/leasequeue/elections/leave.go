@@ -37,7 +37,7 @@ func (e *Election) resignTerm() *queuePlace {
 // Withdraw ends this node's candidacy. A term ends as by Resign. The node continues to follow the election.
 // Withdraw blocks as Resign does.
 func (e *Election) Withdraw(ctx context.Context) error {
-	return e.withdrawAndWait(ctx, leaderelection.ErrWithdrawn)
+	return e.awaitRelease(ctx, e.endCandidacy(leaderelection.ErrWithdrawn))
 }
 
 // Close closes the election for all its users in this process. A term ends as by Withdraw. Then the node stops
@@ -90,27 +90,15 @@ func (e *Election) closedError() error {
 
 // lifeContext returns a context that ends when the election is closed.
 func (e *Election) lifeContext() context.Context {
-	var own struct{ end context.CancelCauseFunc }
-	var life context.Context
-	life, own.end = context.WithCancelCause(e.elections.life)
 	e.elections.mu.Lock()
-	made, released := e.life, e.released
-	if made == nil {
-		e.life, e.endLife = life, own.end
+	defer e.elections.mu.Unlock()
+	if e.life == nil {
+		e.life, e.endLife = context.WithCancelCause(e.elections.life)
+		if e.released {
+			e.endLife(e.closedError()) // nothing depends on it yet
+		}
 	}
-	e.elections.mu.Unlock()
-	switch {
-	case made != nil:
-		own.end(nil)
-		return made
-	case released:
-		own.end(e.closedError())
-	}
-	return life
-}
-
-func (e *Election) withdrawAndWait(ctx context.Context, why error) error {
-	return e.awaitRelease(ctx, e.endCandidacy(why))
+	return e.life
 }
 
 // awaitRelease waits until the place is released. nil means that there is none.
