@@ -86,10 +86,16 @@ type watchers struct {
 	all []*watcher
 }
 
+// Errors of watches for which there is no room. errConnectionFull does not depend on other connections.
+var (
+	errConnectionFull = status.Error(codes.ResourceExhausted, "too many watches on this connection: end some")
+	errStrangersFull  = status.Error(codes.ResourceExhausted, "too many watches: end some")
+)
+
 // admitWatcher adds a watcher if there is room.
 func (w *watchers) admitWatcher(x *watcher, proved func(*watcher) bool) error {
-	if err := w.addWatcher(x); err == nil {
-		return nil
+	if err := w.addWatcher(x); err != errStrangersFull {
+		return err
 	}
 	// Check again, because a member may have joined since, and its proof is valid now.
 	strangers := slices.DeleteFunc(w.list(), proved)
@@ -114,8 +120,11 @@ func (w *watchers) addWatcher(x *watcher) error {
 			strangers++
 		}
 	}
-	if here >= watchesPerConn || strangers >= maxStrangers {
-		return status.Error(codes.ResourceExhausted, "too many watches: end some")
+	switch {
+	case here >= watchesPerConn:
+		return errConnectionFull
+	case strangers >= maxStrangers:
+		return errStrangersFull
 	}
 	w.all = append(w.all, x)
 	return nil

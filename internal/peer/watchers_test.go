@@ -301,6 +301,27 @@ func TestStrangersMakeRoom(t *testing.T) {
 	})
 }
 
+// A connection that has all the watches it may have is refused; no other watcher makes room for what it opens beyond.
+func TestFullConnectionEvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var all watchers
+		nobody := func(*watcher) bool { return false }
+		newcomer := func(connection string) *watcher {
+			return &watcher{connection: connection, opened: time.Now(), evicted: make(chan struct{})}
+		}
+		require.NoError(t, all.admitWatcher(newcomer("another"), nobody))
+		for range watchesPerConn {
+			require.NoError(t, all.admitWatcher(newcomer("full"), nobody))
+		}
+		<-time.After(proofTimeout) // of virtual time
+		for range 2 * watchesPerConn {
+			require.Equal(t, codes.ResourceExhausted, status.Code(all.admitWatcher(newcomer("full"), nobody)))
+		}
+		require.Len(t, all.list(), 1+watchesPerConn)
+	})
+}
+
 func TestHeartbeatsGoBothWays(t *testing.T) {
 	t.Parallel()
 	n := started(t)
