@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/goverse/goverse/internal/peer"
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
 // guest is a connection from outside to a node. Calling it closes the connection once the node is down.
@@ -18,25 +18,10 @@ type guest func()
 
 // guestKinds opens guests of each kind; nil if the connection was not opened.
 var guestKinds = map[string]func(n *stormNode) guest{
-	"grpc client": func(n *stormNode) guest { return n.grpcGuest(false) },
-	"grpc watch":  func(n *stormNode) guest { return n.grpcGuest(true) },
-	"node watch": func(n *stormNode) guest {
-		ctx, cancel := context.WithCancel(context.Background())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			w, err := peer.OpenWatch(ctx, n.cluster.Node().AdvertiseAddress(), "guest",
-				grpc.WithTransportCredentials(n.w.certs.client()))
-			if err == nil {
-				_ = w.Wait(ctx)
-				w.Close(ctx)
-			}
-		})
-		return func() {
-			cancel()
-			wg.Wait()
-		}
-	},
-	"silent": func(n *stormNode) guest { return rawGuest(n.cluster.Node().AdvertiseAddress(), "") },
+	"grpc client": func(n *stormNode) guest { return n.grpcGuest(checkHealth) },
+	"grpc watch":  func(n *stormNode) guest { return n.grpcGuest(watchHealth) },
+	"node watch":  func(n *stormNode) guest { return n.grpcGuest(watchNode) },
+	"silent":      func(n *stormNode) guest { return rawGuest(n.cluster.Node().AdvertiseAddress(), "") },
 	"half greeting": func(n *stormNode) guest {
 		return rawGuest(
 			n.cluster.Node().AdvertiseAddress(), "PRI * HTTP/2.0\r\n")
@@ -70,8 +55,8 @@ func rawGuest(address, says string) guest {
 	return func() { _ = conn.Close() }
 }
 
-// grpcGuest is a gRPC client that stays connected, and calls once the node serves.
-func (n *stormNode) grpcGuest(watch bool) guest {
+// grpcGuest is a gRPC client that makes a call and stays connected.
+func (n *stormNode) grpcGuest(call func(ctx context.Context, conn *grpc.ClientConn)) guest {
 	conn, err := grpc.NewClient("passthrough:///"+n.cluster.Node().AdvertiseAddress(),
 		grpc.WithTransportCredentials(n.w.certs.client()))
 	if err != nil {
@@ -79,20 +64,37 @@ func (n *stormNode) grpcGuest(watch bool) guest {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		client := healthpb.NewHealthClient(conn)
-		_, _ = client.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
-		if !watch {
-			return
-		}
-		stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
-		for err == nil {
-			_, err = stream.Recv()
-		}
-	})
+	wg.Go(func() { call(ctx, conn) })
 	return func() {
 		cancel()
 		wg.Wait()
 		_ = conn.Close()
+	}
+}
+
+// checkHealth calls the node once it serves.
+func checkHealth(ctx context.Context, conn *grpc.ClientConn) {
+	_, _ = healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+}
+
+// watchHealth calls the node once it serves, and watches its health.
+func watchHealth(ctx context.Context, conn *grpc.ClientConn) {
+	checkHealth(ctx, conn)
+	stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	for err == nil {
+		_, err = stream.Recv()
+	}
+}
+
+// watchNode watches the node as a process that is not a member.
+func watchNode(ctx context.Context, conn *grpc.ClientConn) {
+	stream, err := nodepb.NewNodeClient(conn).Watch(ctx)
+	for range 2 { // a greeting, and the answer to the challenge
+		if err == nil {
+			err = stream.Send(&nodepb.WatchRequest{InstanceId: "guest", Heartbeats: true})
+		}
+	}
+	for err == nil {
+		_, err = stream.Recv()
 	}
 }

@@ -48,17 +48,11 @@ type Watch struct {
 	wg            sync.WaitGroup
 }
 
-// OpenWatch opens a watch on the node at address (host:port) in the name of the process instanceID. It makes
-// one attempt and blocks at most until ctx ends. The watch outlives ctx and must be ended with Close. Errors
-// and opts are like those of Identify.
+// OpenWatch opens a watch on the node at address (host:port) in the name of this node, which it proves. It makes one
+// attempt and blocks at most until ctx ends. The watch outlives ctx and must be ended with Close. Errors and opts are
+// like those of Identify.
 //
-// The node ignores the loss of a watcher that is not a member of its cluster. Members open their watches with
-// Node.OpenWatch.
-func OpenWatch(ctx context.Context, address, instanceID string, opts ...grpc.DialOption) (*Watch, error) {
-	return watchAs(ctx, address, instanceID, nil, opts)
-}
-
-// OpenWatch is like the function OpenWatch, but in the name of this node, which it proves.
+// The watched node ignores the loss of a watcher that is not a member of its cluster.
 func (n *Node) OpenWatch(ctx context.Context, address string, opts ...grpc.DialOption) (*Watch, error) {
 	return watchAs(ctx, address, n.instanceID, n.key, opts)
 }

@@ -55,7 +55,7 @@ func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
 	member, stranger := local(t), local(t)
 	for name, open := range map[string]func(n *Node) (*Watch, error){
 		"without a proof": func(n *Node) (*Watch, error) {
-			return OpenWatch(patient(t), n.AdvertiseAddress(), member.InstanceID())
+			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), nil, nil)
 		},
 		"with a proof of another": func(n *Node) (*Watch, error) {
 			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), stranger.key, nil)
@@ -177,7 +177,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		}
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "strangers make room after a second")
-	_, err := OpenWatch(patient(t), n.AdvertiseAddress(), string(make([]byte, maxInstanceID+1)))
+	_, err := watchAs(patient(t), n.AdvertiseAddress(), string(make([]byte, maxInstanceID+1)), nil, nil)
 	require.Error(t, err)
 	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
 	t.Logf("%d of %d refused at first", refused, maxStrangers+2*watchesPerConn)
