@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,12 +60,12 @@ func TestAFactorysErrorInspectsItsObject(t *testing.T) {
 
 // inspectingWriter inspects an object for each line of the log.
 type inspectingWriter struct {
-	o     *objects.Object // set before the first line
-	lines chan string     // what was seen
+	o     atomic.Pointer[objects.Object] // set before the first line
+	lines chan string                    // what was seen
 }
 
 func (w *inspectingWriter) Write(line []byte) (int, error) {
-	w.lines <- inspectObject(w.o)
+	w.lines <- inspectObject(w.o.Load())
 	return len(line), nil
 }
 
@@ -76,7 +77,7 @@ func TestActivationsAreLoggedWithoutTheLock(t *testing.T) {
 	})
 	release := make(chan struct{})
 	s.world.OnActivate = func(_ context.Context, o *objects.Object) error {
-		w.o = o
+		w.o.Store(o)
 		<-release
 		return nil
 	}
