@@ -176,8 +176,9 @@ func (c *Call) copyReply(response any) error {
 }
 
 // Invoke makes a call from this process and waits until it or ctx ends. The error is a gRPC status, or one for
-// which [IsMoved] is true. If ctx cannot end, the method runs in the caller's goroutine, and a method that calls
-// runtime.Goexit ends that goroutine. No value of ctx reaches the object.
+// which [IsMoved] is true. Once the method runs, the deadline of the call ends the method's context, and only ctx ends
+// the wait for a method that ignores that. If ctx cannot end, the method runs in the caller's goroutine, and a method
+// that calls runtime.Goexit ends that goroutine. No value of ctx reaches the object.
 func (h *Host) Invoke(ctx context.Context, c *Call) error {
 	c.limit = h.cfg.MaxMessage
 	if err := c.takeTurn(ctx, h); err != nil {
