@@ -116,7 +116,10 @@ func (h *held) Watch(ctx context.Context, key string, opts ...clientv3.OpOption)
 		for resp := range in {
 			select {
 			case <-h.hold:
-				<-h.gate
+				select {
+				case <-h.gate:
+				case <-ctx.Done():
+				}
 			default:
 			}
 			select {
