@@ -34,7 +34,8 @@ func TestStopCutShort(t *testing.T) {
 	require.ErrorAs(t, err, &cut)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, err.Error(), "\n")
-	require.Contains(t, err.Error(), "the stop was cut short (context canceled): mark stopping")
+	// etcd may have the mark by the time that its step looks for it; the next step needs the deletion of a key.
+	require.Regexp(t, `^the stop was cut short \(context canceled\): (mark stopping|leave the election)`, err.Error())
 	require.Equal(t, 1, strings.Count(err.Error(), "context canceled"), "%v", err)
 	require.NoError(t, cut.Left)
 	require.Empty(t, keysLeft(t, etcd), "revoked at once")
