@@ -232,8 +232,13 @@ func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 				}
 			}
 			t.Logf("%s: gave the session up: %t; somebody led in %d of %d samples", l.name, gaveUp, led, asked)
-			if asked == 0 || float64(led) < 0.95*float64(asked) {
-				t.Errorf("%s: somebody led in %d of %d samples", l.name, led, asked)
+			least := 0.95
+			if !gaveUp {
+				// What pauses may cost a session before it is given up, see deadline.Pauses.
+				least -= float64(aTTL/5) / float64(*littleLasts)
+			}
+			if asked == 0 || float64(led) < least*float64(asked) {
+				t.Errorf("%s: somebody led in %d of %d samples, want %.0f %%", l.name, led, asked, 100*least)
 			}
 		})
 	}
