@@ -267,9 +267,9 @@ func TestClocksThatDisagree(t *testing.T) {
 				}
 				pass(1)
 				require.False(t, e.IsLeader())
-				<-term.scope.Context().Done()
+				<-term.ctx.Done()
 				require.LessOrEqual(t, time.Since(began), max(c.valid, time.Second), "timers see it, too")
-				require.ErrorIs(t, context.Cause(term.scope.Context()), ErrExpired)
+				require.ErrorIs(t, context.Cause(term.ctx), ErrExpired)
 				<-term.done
 			})
 		})

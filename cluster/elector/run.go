@@ -47,7 +47,7 @@ func (r *run) endTerm(now deadline.Instant) {
 	if t == nil {
 		return
 	}
-	if r.state.leading && (t.scope.Context().Err() != nil || !r.state.leads(now)) {
+	if r.state.leading && (t.scope.EndCause() != nil || !r.state.leads(now)) {
 		r.state = r.state.withTermEnded()
 		t.endTerm(ErrExpired)
 	}
@@ -57,7 +57,7 @@ func (r *run) endTerm(now deadline.Instant) {
 	if r.e.term.Swap(nil) != nil {
 		t.endTerm(ErrTaken)
 		r.e.log.Info("this candidate no longer leads",
-			append([]any{"token", t.token, "reason", context.Cause(t.scope.Context())}, r.storeErrorArgs()...)...)
+			append([]any{"token", t.token, "reason", t.scope.EndCause()}, r.storeErrorArgs()...)...)
 	}
 	select {
 	case <-t.done:
@@ -84,7 +84,7 @@ func (r *run) restUntil(ctx context.Context, now deadline.Instant, until int64) 
 	var over <-chan struct{}
 	switch {
 	case r.term != nil && r.state.leading:
-		over = r.term.scope.Context().Done()
+		over = r.term.ctx.Done()
 	case r.term != nil:
 		over = r.term.done
 	}

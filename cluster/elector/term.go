@@ -17,7 +17,8 @@ type term struct {
 	e     *Elector
 	token int64
 	claim atomic.Pointer[deadline.Claim]
-	done  chan struct{} // closed when all callbacks have returned, including AsLeader's functions
+	ctx   context.Context // of OnStartedLeading; it ends with the term
+	done  chan struct{}   // closed when all callbacks have returned, including AsLeader's functions
 
 	mu    sync.Mutex
 	scope *termscope.Scope // of AsLeader's functions; its lock is mu
@@ -29,8 +30,9 @@ type term struct {
 func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Claim) *term {
 	t := &term{e: e, token: token, done: make(chan struct{}), idle: make(chan struct{})}
 	t.claim.Store(&claim)
-	base := context.WithValue(context.WithoutCancel(run), tokenKey{}, token)
-	t.scope = termscope.New(termscope.Owner{Lock: &t.mu, OnIdle: func() { close(t.idle) }}, base, base)
+	never := termscope.EndOf(context.Background()) // only endTerm and CutOff end it
+	t.scope = termscope.New(termscope.Owner{Lock: &t.mu, OnIdle: func() { close(t.idle) }}, never, never)
+	t.ctx, _ = t.scope.Bind(context.WithValue(context.WithoutCancel(run), tokenKey{}, token))
 	e.term.Store(t)
 	watched := make(chan struct{})
 	go func() {
@@ -39,7 +41,7 @@ func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Cla
 	}()
 	go func() {
 		defer close(t.done)
-		e.logAbandoned("OnStartedLeading", callback.RunUnrecovered(func() { e.cfg.OnStartedLeading(t.scope.Context()) }))
+		e.logAbandoned("OnStartedLeading", callback.RunUnrecovered(func() { e.cfg.OnStartedLeading(t.ctx) }))
 		<-watched // until the term is over
 		<-t.idle
 		e.logAbandoned("OnStoppedLeading", callback.RunUnrecovered(e.cfg.OnStoppedLeading))
@@ -104,8 +106,8 @@ func (t *term) enter() bool {
 func (t *term) watchDeadline(run context.Context, often time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer func() { t.scope.CutOff(context.Cause(t.scope.Context())) }()
-	stopped, over := run.Done(), t.scope.Context().Done()
+	defer func() { t.scope.CutOff(t.scope.EndCause()) }()
+	stopped, over := run.Done(), t.ctx.Done()
 	for {
 		select {
 		case <-timer.C:

@@ -133,7 +133,7 @@ func TestTxnIsFenced(t *testing.T) {
 	// The term is over in etcd and this process has not noticed, as after a pause between Valid and the write.
 	late := *term
 	le := &LeaderElection{cfg: a.cfg, keys: a.keys}
-	late.le, late.scope = le, termscope.New(termscope.Owner{}, term.Context(), ctx)
+	late.le, late.scope = le, termscope.New(termscope.Owner{}, termscope.EndOf(term.Context()), termscope.EndOf(ctx))
 	le.term.Store(&late)
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())

@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -252,7 +251,7 @@ func (r *sessionRun) close(reason candidacy.Reason, err error) {
 		r.campaign.cancel()
 	}
 	if t := le.lastTerm; t != nil {
-		t.scope.CutOff(context.Cause(t.scope.Context())) // its work has no time to finish
+		t.scope.CutOff(t.scope.EndCause()) // its work has no time to finish
 	}
 	le.sessionRun = nil
 	le.notifyLocked()

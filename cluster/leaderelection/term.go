@@ -65,7 +65,7 @@ func (le *LeaderElection) newTerm(began candidacy.Term, lease int64, period *etc
 		},
 		OverError: func(why error) error {
 			return &TermOverError{Token: t.token, Reason: ReasonOf(why), Err: why}
-		}}, period.Context(), period.Context())
+		}}, termscope.EndOf(period.Context()), termscope.EndOf(period.Context()))
 	return t
 }
 
@@ -93,7 +93,7 @@ func (t *ownTerm) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.scope.Tail().Err() != nil || !t.period.ValidDespitePause() {
+			if t.scope.TailEndCause() != nil || !t.period.ValidDespitePause() {
 				return t.scope.OverError(session.ErrLost)
 			}
 			return nil

@@ -72,10 +72,12 @@ func (g *Grant) Context() context.Context {
 	return ctx
 }
 
-// Within is like wait.MergeContexts of ctx and Context, but the context ends before the key is deleted. stop releases
-// everything that it added to the grant.
-func (g *Grant) Within(ctx context.Context) (_ context.Context, stop func()) {
-	return g.bindContext(wait.MergeContextsCause(ctx, g.period.Context()))
+// Within is like wait.MergeContextsCause of ctx and Context, but the context ends before the key is deleted. release
+// ends it too, and frees everything that Within added to the grant.
+func (g *Grant) Within(ctx context.Context) (_ context.Context, end context.CancelCauseFunc, release func()) {
+	ctx, end = wait.MergeContextsCause(ctx, g.period.Context())
+	ctx, release = g.bindContext(ctx, end)
+	return ctx, end, release
 }
 
 // bindContext makes ctx end with the grant. stop ends it and forgets it.

@@ -126,7 +126,7 @@ func (e *Effects) runAttempt(ctx context.Context, grant *leasequeue.Grant, name 
 	case m.State == once.Running:
 		return once.Result{}, false, m.unknownError(name, nil) // the node that ran it is no longer first
 	}
-	work, stop := grant.Within(ctx)
+	work, _, stop := grant.Within(ctx)
 	defer stop()
 	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: grant.Token(), By: e.cfg.Owner,
 		Retention: int64(e.cfg.Retention / time.Second)}

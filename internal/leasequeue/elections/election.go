@@ -201,7 +201,7 @@ func (e *Election) beginTerm(place *queuePlace) {
 				"election", e.name, "token", t.token)
 		},
 		OverError: func(why error) error { return e.termOverError(t.token, why) },
-	}, grant.Context(), grant.Period().Context())
+	}, grant, termscope.EndOf(grant.Period().Context()))
 	e.elections.mu.Lock()
 	place.term = t
 	e.elections.mu.Unlock()

@@ -50,7 +50,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.scope.Tail().Err() != nil || !t.grant.Period().ValidDespitePause() {
+			if t.scope.TailEndCause() != nil || !t.grant.Period().ValidDespitePause() {
 				return t.scope.OverError(cmp.Or(t.grant.EndCause(), session.ErrLost))
 			}
 			return nil

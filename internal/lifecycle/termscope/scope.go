@@ -3,7 +3,7 @@
 //
 //	the term leads ──End──► the owner waits for running functions ──► idle: the key may be given up
 //	Context  ─────────┤                                          │
-//	Tail     ────────────────────────────────────────────────────┤
+//	the tail ────────────────────────────────────────────────────┤
 //
 // A [Scope] counts the functions that run. After its end none can begin. Functions of Lead ([Scope.RunUntilEnd])
 // must return when the term ends. Functions of AsLeader ([Scope.RunIntoTail]) may go on while the owner waits,
@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 // Owner describes the election that a scope belongs to.
@@ -57,11 +56,9 @@ func (o Overdue) Err() error {
 // Scope represents the functions that run in one term. It is safe for concurrent use where Owner.Lock is not
 // mentioned.
 type Scope struct {
-	owner     Owner
-	ctx, tail context.Context
-	endTerm   context.CancelCauseFunc
-	endTail   context.CancelCauseFunc
-	ended     atomic.Bool
+	owner      Owner
+	term, tail ending
+	ended      atomic.Bool
 
 	// Guarded by Owner.Lock:
 
@@ -70,19 +67,23 @@ type Scope struct {
 	timeout *time.Timer // nil unless functions are waited for
 }
 
-// New returns the scope of a term that begins. Its contexts end with term and tail at the latest.
-func New(owner Owner, term, tail context.Context) *Scope {
-	s := &Scope{owner: owner}
-	s.ctx, s.endTerm = context.WithCancelCause(term)
-	s.tail, s.endTail = context.WithCancelCause(tail)
-	return s
+// New returns the scope of a term that begins. It ends with term at the latest, and its tail with tail.
+func New(owner Owner, term, tail Limit) *Scope {
+	return &Scope{owner: owner, term: ending{limit: term}, tail: ending{limit: tail}}
 }
 
-// Context returns a context that ends with the term.
-func (s *Scope) Context() context.Context { return s.ctx }
+// Context returns a context that ends with the term. The caller does not hold Owner.Lock.
+func (s *Scope) Context() context.Context { return s.term.context() }
 
-// Tail returns a context that ends when the functions of the term are no longer waited for, or are cut off.
-func (s *Scope) Tail() context.Context { return s.tail }
+// Bind returns a context that ends with ctx and with the term. stop ends it and releases its resources, as the end of the
+// term does. The caller does not hold Owner.Lock.
+func (s *Scope) Bind(ctx context.Context) (_ context.Context, stop func()) { return s.term.bind(ctx) }
+
+// EndCause returns the reason why the term has ended, or nil: the cause of Context.
+func (s *Scope) EndCause() error { return s.term.endCause() }
+
+// TailEndCause returns the reason why the functions of the term are no longer waited for or were cut off, or nil.
+func (s *Scope) TailEndCause() error { return s.tail.endCause() }
 
 // Ended reports whether End was called.
 func (s *Scope) Ended() bool { return s.ended.Load() }
@@ -100,13 +101,13 @@ func (s *Scope) Enter() bool {
 // Busy reports whether functions of the term run and are waited for. The caller holds Owner.Lock.
 func (s *Scope) Busy() bool { return s.running > 0 && !s.idle }
 
-// End ends the term for the given reason: no function can begin any more, and Context ends. Running functions are
-// waited for. Further calls do nothing. The caller holds Owner.Lock.
+// End ends the term for the given reason, unless it is over for another one: no function can begin any more, and
+// Context ends. Running functions are waited for. Further calls do nothing. The caller holds Owner.Lock.
 func (s *Scope) End(why error) {
 	if s.ended.Swap(true) {
 		return
 	}
-	s.endTerm(why)
+	s.term.come(why)
 	switch {
 	case s.running == 0:
 		s.stopWaiting()
@@ -115,8 +116,8 @@ func (s *Scope) End(why error) {
 	}
 }
 
-// CutOff ends Tail for the given reason. Running functions are still waited for.
-func (s *Scope) CutOff(why error) { s.endTail(why) }
+// CutOff ends the tail for the given reason. Running functions are still waited for.
+func (s *Scope) CutOff(why error) { s.tail.come(why) }
 
 // Abandon stops waiting for running functions of a term that has ended, as if WorkTimeout had passed. The caller
 // holds Owner.Lock.
@@ -126,14 +127,14 @@ func (s *Scope) Abandon() {
 	}
 }
 
-// stopWaiting ends Tail and reports that the scope is idle. The caller holds Owner.Lock.
+// stopWaiting ends the tail and reports that the scope is idle. The caller holds Owner.Lock.
 func (s *Scope) stopWaiting() {
 	s.idle = true
 	s.countOverdue(s.running)
 	if s.timeout != nil {
 		s.timeout.Stop()
 	}
-	s.endTail(context.Cause(s.ctx))
+	s.tail.come(s.term.endCause())
 	s.owner.OnIdle()
 }
 
@@ -149,24 +150,24 @@ func (s *Scope) timeOut() {
 	}
 }
 
-// RunUntilEnd runs fn after Enter. fn's context ends with ctx and with Context. If fn's error reports the end of
+// RunUntilEnd runs fn after Enter. fn's context ends with ctx and with the term. If fn's error reports the end of
 // the term, RunUntilEnd returns an error that matches ErrTermOver and names the reason. Otherwise it returns fn's
 // error.
 func (s *Scope) RunUntilEnd(ctx context.Context, fn func(context.Context) error) error {
-	return s.run(ctx, s.ctx, fn)
+	return s.run(ctx, &s.term, fn)
 }
 
-// RunIntoTail is like RunUntilEnd, but fn's context ends with Tail instead of Context.
+// RunIntoTail is like RunUntilEnd, but fn's context ends with the tail.
 func (s *Scope) RunIntoTail(ctx context.Context, fn func(context.Context) error) error {
-	return s.run(ctx, s.tail, fn)
+	return s.run(ctx, &s.tail, fn)
 }
 
-func (s *Scope) run(ctx, scope context.Context, fn func(context.Context) error) error {
+func (s *Scope) run(ctx context.Context, end *ending, fn func(context.Context) error) error {
 	defer s.leave()
-	work, stop := wait.MergeContexts(ctx, scope)
+	work, stop := end.bind(ctx)
 	defer stop()
 	err := fn(work)
-	cause := context.Cause(scope)
+	cause := end.endCause()
 	switch {
 	case err == nil || cause == nil || ctx.Err() != nil || s.owner.OverError == nil:
 	case errors.Is(err, lifecycle.ErrTermOver):
@@ -197,9 +198,9 @@ func (s *Scope) countOverdue(n int) {
 	}
 }
 
-// OverError returns the error of the term. Its reason is why, unless Context has ended for another one.
+// OverError returns the error of the term. Its reason is why, unless the term has ended for another one.
 func (s *Scope) OverError(why error) error {
-	if cause := context.Cause(s.ctx); cause != nil {
+	if cause := s.EndCause(); cause != nil {
 		why = cause
 	}
 	return s.overError(why)

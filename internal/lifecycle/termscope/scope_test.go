@@ -37,7 +37,8 @@ func newOwner(t *testing.T) *owner {
 	o.endSession = end
 	o.Scope = New(Owner{Lock: &o.mu, WorkTimeout: workTimeout, OnIdle: func() { o.idle++ },
 		OnOverdue: func(running int) { o.overdue = running },
-		OverError: func(why error) error { return fmt.Errorf("%w: %w", lifecycle.ErrTermOver, why) }}, session, session)
+		OverError: func(why error) error { return fmt.Errorf("%w: %w", lifecycle.ErrTermOver, why) }},
+		EndOf(session), EndOf(session))
 	return o
 }
 
@@ -93,7 +94,7 @@ func TestTailLastsWhileFunctionsRun(t *testing.T) {
 		o.end(errResigned)
 		require.True(t, o.Ended())
 		require.Equal(t, errResigned, context.Cause(o.Context()))
-		require.NoError(t, o.Tail().Err())
+		require.NoError(t, o.TailEndCause())
 		require.False(t, o.enter(), "the term is over")
 		close(goOn)
 		require.ErrorIs(t, <-lead, errResigned)
@@ -104,7 +105,7 @@ func TestTailLastsWhileFunctionsRun(t *testing.T) {
 		require.NoError(t, <-done)
 		synctest.Wait()
 		require.False(t, o.busy())
-		require.Equal(t, errResigned, context.Cause(o.Tail()))
+		require.Equal(t, errResigned, o.TailEndCause())
 		require.Equal(t, 1, o.idle)
 		o.end(errTaken)
 		require.Equal(t, 1, o.idle, "once")
@@ -123,7 +124,7 @@ func TestIdleAtTheEnd(t *testing.T) {
 		require.Zero(t, o.idle, "the term goes on")
 		o.end(errResigned)
 		require.Equal(t, 1, o.idle)
-		require.Equal(t, errResigned, context.Cause(o.Tail()))
+		require.Equal(t, errResigned, o.TailEndCause())
 	})
 }
 
@@ -134,7 +135,9 @@ func TestFunctionsAreNotWaitedForForever(t *testing.T) {
 		began := time.Now()
 		done, goOn := o.start(t, o.RunIntoTail)
 		o.end(errResigned)
-		<-o.Tail().Done()
+		tail, stop := o.tail.bind(t.Context())
+		defer stop()
+		<-tail.Done()
 		require.Equal(t, workTimeout, time.Since(began))
 		synctest.Wait()
 		require.False(t, o.busy())
@@ -169,7 +172,7 @@ func TestCutOff(t *testing.T) {
 		done, goOn := o.start(t, o.RunIntoTail)
 		o.end(errResigned)
 		o.CutOff(errTaken)
-		require.Equal(t, errTaken, context.Cause(o.Tail()))
+		require.Equal(t, errTaken, o.TailEndCause())
 		require.True(t, o.busy())
 		close(goOn)
 		require.ErrorIs(t, <-done, errTaken, "the reason for which it was cut off")
@@ -209,7 +212,7 @@ func TestErrorsOfFunctions(t *testing.T) {
 				err := run(o.Scope, t.Context(), func(ctx context.Context) error {
 					c.end(o)
 					if name != "its own" {
-						o.CutOff(context.Cause(o.Context()))
+						o.CutOff(o.EndCause())
 						<-ctx.Done()
 					}
 					return c.says(ctx)
