@@ -33,7 +33,7 @@ func TestHolderKnowsOfThePassedDeadline(t *testing.T) {
 		require.NoError(s, g.Period().Context().Err(), "the session has not noticed")
 		why := g.EndCause()
 		require.ErrorIs(s, why, session.ErrLost)
-		work, stop := g.Within(s.ctx)
+		work, _, stop := g.Within(s.ctx)
 		defer stop()
 		require.Equal(s, why, context.Cause(work))
 		lost, err := g.ReleaseAndWait(s.ctx)
@@ -52,7 +52,7 @@ func TestContextsEndWithTheFirstReason(t *testing.T) {
 		q := s.queues(well)
 		g := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
 		before := g.Context()
-		work, stop := g.Within(s.ctx)
+		work, _, stop := g.Within(s.ctx)
 		first := errors.New("first")
 		g.Revoke(first)
 		g.Revoke(errors.New("second"))
@@ -60,7 +60,7 @@ func TestContextsEndWithTheFirstReason(t *testing.T) {
 		lost, err := g.ReleaseAndWait(s.ctx)
 		require.Equal(s, first, lost)
 		require.NoError(s, err)
-		after, stopAfter := g.Within(s.ctx)
+		after, _, stopAfter := g.Within(s.ctx)
 		for _, ctx := range []context.Context{before, work, after, g.Context()} {
 			require.Equal(s, first, context.Cause(ctx))
 		}

@@ -79,7 +79,7 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 		}
 		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was " +
 			"before. " +
-			"A lock's context was not asked for; that of a term is made with it. " +
+			"The context of a lock or a term was not asked for, and the functions that led have returned. " +
 			"An election that is led follows its queue as well: it reports the other candidates. What a peer's server " +
 			"keeps for a " +
 			"lock is not in the figure: PostgreSQL has room for 64 " +

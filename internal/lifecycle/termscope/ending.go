@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Limit is what the contexts of a Scope end with at the latest. Its methods are safe for concurrent use.
+// Limit ends the contexts of a Scope at the latest. Its methods are safe for concurrent use.
 type Limit interface {
 	// Within returns a context that ends with ctx and with the limit. end ends it earlier. release ends it too and
 	// frees what Within added to the limit; it may take locks.

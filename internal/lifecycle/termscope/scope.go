@@ -75,8 +75,8 @@ func New(owner Owner, term, tail Limit) *Scope {
 // Context returns a context that ends with the term. The caller does not hold Owner.Lock.
 func (s *Scope) Context() context.Context { return s.term.context() }
 
-// Bind returns a context that ends with ctx and with the term. stop ends it and releases its resources, as the end of the
-// term does. The caller does not hold Owner.Lock.
+// Bind returns a context that ends with ctx and with the term. stop ends it and releases its resources, as the end of
+// the term does. The caller does not hold Owner.Lock.
 func (s *Scope) Bind(ctx context.Context) (_ context.Context, stop func()) { return s.term.bind(ctx) }
 
 // EndCause returns the reason why the term has ended, or nil: the cause of Context.
