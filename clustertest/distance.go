@@ -34,7 +34,7 @@ func (n *Node) placeRelay(cfg *cluster.Config) error {
 		return err
 	}
 	relay.Delay(fault.Both, n.c.opts.distance(n.index))
-	n.relay, cfg.EtcdAddress = relay, relay.Address()
+	n.relay, cfg.EtcdAddress, cfg.FixedEndpoints = relay, relay.Address(), true
 	return nil
 }
 

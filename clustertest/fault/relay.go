@@ -37,6 +37,9 @@ type Traffic struct{ Received, Delivered int64 }
 
 // NewRelay listens on a free port of 127.0.0.1 and relays to target, a host:port that need not exist yet. Close
 // ends the relay.
+//
+// If target is etcd, set FixedEndpoints in the cluster's configuration. Otherwise a node that the relay keeps from etcd
+// for some seconds connects to the addresses that etcd's members advertise, past the relay.
 func NewRelay(target string) (*Relay, error) { return NewRelayAt("127.0.0.1:0", target) }
 
 // NewRelayAt is NewRelay with the address to listen on, an IPv4 address and a port. If the address is in use,

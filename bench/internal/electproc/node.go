@@ -17,7 +17,8 @@ func runNode(ctx context.Context, job Job) (err error) {
 		return err
 	}
 	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: job.Etcd, EtcdPrefix: job.Prefix,
-		LeaderElectionTTL: int(job.TTL / time.Second), Sharding: cluster.Sharding{Off: true}}, n)
+		LeaderElectionTTL: int(job.TTL / time.Second), FixedEndpoints: true, // not past a relay
+		Sharding: cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}

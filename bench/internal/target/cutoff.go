@@ -121,7 +121,8 @@ func cutOne(ctx context.Context, endpoint, prefix string, lost fault.Direction, 
 		return c, err
 	}
 	defer rel.Close()
-	cfg := cluster.Config{EtcdAddress: rel.Address(), EtcdPrefix: prefix, LeaderElectionTTL: int(ttl / time.Second)}
+	cfg := cluster.Config{EtcdAddress: rel.Address(), EtcdPrefix: prefix, LeaderElectionTTL: int(ttl / time.Second),
+		FixedEndpoints: true} // not past the relay
 	old, err := startNode(ctx, cfg)
 	if err != nil {
 		return c, err

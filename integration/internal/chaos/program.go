@@ -84,7 +84,8 @@ func runProgram(encoded string) (err error) {
 	if err != nil {
 		return err
 	}
-	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: clusterPrefix, LeaderElectionTTL: cfg.TTL, Logger: log}
+	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: clusterPrefix, LeaderElectionTTL: cfg.TTL, Logger: log,
+		FixedEndpoints: true} // not around the faults, to the addresses that etcd's members advertise
 	ccfg.CrashDetection.Off = cfg.DetectionOff
 	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
 		return errors.Join(err, n.Close())
