@@ -38,17 +38,17 @@ func alerts(t *testing.T) (all []rulefmt.Rule) {
 }
 
 // Every alert describes the problem, its remedy and its severity, reads existing metrics, and has a row in
-// docs/operations.md.
+// docs/operate/alerts.md.
 func TestAlerts(t *testing.T) {
-	known, operations := documented(t), read(t, "..", "docs", "operations.md")
+	known, alertsPage := documented(t), read(t, "..", "docs", "operate", "alerts.md")
 	for _, rule := range alerts(t) {
 		require.Contains(t, []string{"critical", "warning"}, rule.Labels["severity"], rule.Alert)
 		require.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
 		require.NotEmpty(t, rule.Annotations["description"], rule.Alert)
 		require.NoError(t, undocumented(rule.Expr, known), rule.Alert)
-		require.True(t, strings.Contains(operations, "\n| `"+rule.Alert+"` |"), "docs/operations.md has no %s", rule.Alert)
+		require.True(t, strings.Contains(alertsPage, "\n| `"+rule.Alert+"` |"), "no row for %s", rule.Alert)
 	}
-	require.Equal(t, len(alerts(t)), strings.Count(operations, "\n| `Goverse"), "docs/operations.md has no others")
+	require.Equal(t, len(alerts(t)), strings.Count(alertsPage, "\n| `Goverse"), "it has no others")
 }
 
 // The alerts select only reasons that the code uses.

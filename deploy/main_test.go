@@ -20,13 +20,13 @@ func read(t *testing.T, elem ...string) string {
 	return string(text)
 }
 
-// documented returns the metrics listed in docs/metrics.md, with the suffixes of a histogram's series.
+// documented returns the metrics listed in docs/reference/metrics.md, with the suffixes of a histogram's series.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
-	text := read(t, "..", "docs", "metrics.md")
+	text := read(t, "..", "docs", "reference", "metrics.md")
 	_, table, begun := strings.Cut(text, "<!-- exported -->")
 	table, _, ended := strings.Cut(table, "<!-- /exported -->")
-	require.True(t, begun && ended, "docs/metrics.md has its table between two marks")
+	require.True(t, begun && ended, "docs/reference/metrics.md has its table between two marks")
 	names := map[string]bool{}
 	for row := range strings.Lines(table) {
 		cells := strings.Split(row, "|")

@@ -25,7 +25,7 @@ func selectors(expr string) (all []*parser.VectorSelector, err error) {
 	return all, nil
 }
 
-// undocumented returns an error if an expression reads a metric that docs/metrics.md does not list; `up` is
+// undocumented returns an error if an expression reads a metric that docs/reference/metrics.md does not list; `up` is
 // Prometheus' own.
 func undocumented(expr string, known map[string]bool) error {
 	all, err := selectors(expr)
@@ -34,7 +34,7 @@ func undocumented(expr string, known map[string]bool) error {
 	}
 	for _, s := range all {
 		if s.Name != "up" && !known[s.Name] {
-			return fmt.Errorf("%s: docs/metrics.md has no %q", expr, s.Name)
+			return fmt.Errorf("%s: docs/reference/metrics.md has no %q", expr, s.Name)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // bump is the number added to the revisions of the backup.
 const bump = 1_000_000_000
 
-// A backup of any member is restored to three members, as in docs/operations.md. They form another cluster, and
+// A backup of any member is restored to three members, as in docs/operate/backup.md. They form another cluster, and
 // its revisions do not go back.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()

@@ -22,17 +22,17 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// documentedCommand returns the command in docs/operations.md that begins so, word by word.
+// documentedCommand returns the command in docs/operate/etcd.md that begins so, word by word.
 func documentedCommand(t *testing.T, begins string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/operate/etcd.md")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if command, ok := strings.CutPrefix(line, "    goversed "); ok && strings.HasPrefix(command, begins) {
 			return strings.Fields(command)
 		}
 	}
-	t.Fatalf("docs/operations.md has no command goversed %s", begins)
+	t.Fatalf("docs/operate/etcd.md has no command goversed %s", begins)
 	return nil
 }
 
@@ -176,7 +176,7 @@ func startWrites(t *testing.T, client *clientv3.Client) (stop func() (n int, lon
 }
 
 // Three goversed processes have an etcd of their own. One machine loses its data and is replaced while the
-// others serve, by the commands of docs/operations.md. Then all are killed and come back by themselves. Then
+// others serve, by the commands of docs/operate/etcd.md. Then all are killed and come back by themselves. Then
 // etcd's leader stops gracefully.
 func TestEmbeddedEtcdCluster(t *testing.T) {
 	t.Parallel()

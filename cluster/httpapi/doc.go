@@ -22,10 +22,10 @@
 //	GET /cluster/stream   pages whenever they change, as server-sent events: ?page=/cluster/nodes&page=...
 //	GET /cluster/health   healthy or degraded, for dashboards
 //	GET /openapi.json     all of this, in OpenAPI 3.1
-//	POST /cluster/admin/... resign, transfer, drain, undrain; elections, effects, processors: see docs/http.md
+//	POST /cluster/admin/... resign, transfer, drain, undrain; elections, effects, processors: see docs/reference/http.md
 //	POST /cluster/admin/check  answers a caller that may make admin calls, and changes nothing
 //
-// Lists are never null. Errors are problems of RFC 9457, application/problem+json; docs/http.md lists their
+// Lists are never null. Errors are problems of RFC 9457, application/problem+json; docs/reference/http.md lists their
 // types. Lists from etcd are read once a second for all requests for the same list, and are paged with ?limit=
 // and ?after=. Every response forbids browsers to keep, frame or interpret it.
 //

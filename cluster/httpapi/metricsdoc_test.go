@@ -18,9 +18,9 @@ import (
 	"github.com/goverse/goverse/internal/histogram"
 )
 
-var updateDoc = flag.Bool("metrics.update", false, "write docs/metrics.md anew")
+var updateDoc = flag.Bool("metrics.update", false, "write docs/reference/metrics.md anew")
 
-const metricsDoc = "../../docs/metrics.md"
+const metricsDoc = "../../docs/reference/metrics.md"
 
 // all is a source with a value for every metric.
 type all struct{ *fake }
@@ -54,7 +54,7 @@ func TestMetricsLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// The table in docs/metrics.md matches the exported metrics. Regenerate it with
+// The table in docs/reference/metrics.md matches the exported metrics. Regenerate it with
 //
 //	go test ./cluster/httpapi -run MetricsDoc -metrics.update
 func TestMetricsDoc(t *testing.T) {

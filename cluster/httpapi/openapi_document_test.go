@@ -149,7 +149,7 @@ func document(t *testing.T) object {
 		"openapi": "3.1.0",
 		"info": object{"title": "Goverse node", "version": "1", "description": "The HTTP API of a node of a Goverse " +
 			"cluster. Any node answers any call. GET routes answer HEAD, too. Fields may be added to answers. Problems " +
-			"are those of RFC 9457; docs/http.md has their types."},
+			"are those of RFC 9457; docs/reference/http.md has their types."},
 		"paths": paths,
 		"components": object{"schemas": s.made, "responses": s.responses, "securitySchemes": object{
 			"bearer":      object{"type": "http", "scheme": "bearer"},

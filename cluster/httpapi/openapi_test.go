@@ -59,7 +59,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 // The documentation has each kind of problem and each route.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/http.md")
+	text, err := os.ReadFile("../../docs/reference/http.md")
 	require.NoError(t, err)
 	for _, k := range problemKinds {
 		require.Contains(t, string(text), "\n### "+k.name+"\n", "the anchor that the type refers to")

@@ -14,7 +14,7 @@ import (
 )
 
 // problemTypes is the address of the documentation of problem types; each is an anchor there.
-const problemTypes = "https://github.com/goverse/goverse/blob/main/docs/http.md#"
+const problemTypes = "https://github.com/goverse/goverse/blob/main/docs/reference/http.md#"
 
 // problemKind is a type of problem.
 type problemKind struct {
@@ -45,7 +45,7 @@ var (
 	unauthenticatedKind = problemKind{"unauthenticated", "Credentials are required", http.StatusUnauthorized, false}
 )
 
-// problemKinds lists all of them; docs/http.md and the OpenAPI document describe each.
+// problemKinds lists all of them; docs/reference/http.md and the OpenAPI document describe each.
 var problemKinds = [...]problemKind{notRunningKind, noLeaderKind, noShardMapKind, etcdFailedKind, busyKind,
 	shardingOffKind, notShownKind, unknownKind, adminOffKind,
 	forbiddenKind, crossSiteKind, tooManyFailedKind, notDoneKind, refusedKind, unauthenticatedKind}

@@ -27,7 +27,7 @@ import (
 )
 
 // restore replaces the data of an etcd by a backup, and starts it again. Revisions then go back;
-// docs/operations.md warns of that.
+// docs/operate/backup.md warns of that.
 func restore(t *testing.T, etcd *embedetcd.Server, cfg embedetcd.Config, backup string) *embedetcd.Server {
 	require.NoError(t, etcd.Close())
 	require.NoError(t, os.RemoveAll(cfg.DataDir))

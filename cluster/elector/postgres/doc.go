@@ -19,7 +19,7 @@
 // Use a pool. After a fail-over, connections to the former primary may stay open and be read-only. With the
 // first error that shows this, the store closes them and uses new ones. Behind pgbouncer or another pooler that
 // pools transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the
-// connection string; errors that come from its absence say so. See docs/operations.md for both.
+// connection string; errors that come from its absence say so. See docs/operate/deploy.md for both.
 //
 // # What is not promised
 //
