@@ -306,6 +306,7 @@ func TestLeastRights(t *testing.T) {
 		operators.mustGoversed(t, "drain", "--undo", second.Status().NodeID)
 		operators.mustGoversed(t, "elections")
 		operators.mustGoversed(t, "elections", "resign", "jobs")
+		operators.mustGoversed(t, "locks")
 		var effect struct {
 			Token int64 `json:"token"`
 		}

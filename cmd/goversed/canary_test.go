@@ -125,7 +125,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	wrong := map[string]string{"GOVERSE_ETCD": server.Endpoint(), "GOVERSE_ETCD_USER": "nobody",
 		"GOVERSE_ETCD_PASSWORD": canaryPassword, "GOVERSE_ADMIN_TOKEN": canaryToken}
 	for _, command := range []string{"status", "leader", "nodes", "shards", "shards plan", "objects", "elections",
-		"effects", "events", "doctor", "etcd members",
+		"effects", "locks", "events", "doctor", "etcd members",
 		"resign", "node --help", "--help", "node --foo", "node --admin-token-file /none --log-level off"} {
 		for _, env := range []map[string]string{env, wrong} {
 			for _, json := range []bool{true, false} {

@@ -4,64 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
-	"github.com/goverse/goverse/internal/state"
 )
 
 func newEffects() *cobra.Command {
-	cmd := newEffectsList("effects", "List the effects that run at most once, or resolve one")
-	cmd.AddCommand(newEffectsList("list", "List the effects, as goversed effects does"), newEffectsShow(),
-		newEffectsResolve())
-	return cmd
-}
-
-func newEffectsList(use, short string) *cobra.Command {
-	var q once.Query
-	cmd := newOperator(&cobra.Command{
-		Use:   use,
-		Short: short,
+	cmd := newEffectsList(&cobra.Command{
+		Use:   "effects",
+		Short: "List the effects that run at most once, or resolve one",
 		Long: `List the effects that run at most once (Cluster.Once) and how they stand: running, unknown,
 done or failed, by whose attempt, and since when by that one's clock. What was done or failed is
 forgotten after the nodes' OnceRetention. Unknown is what an attempt left open that has ended or
 lost its session: goversed effects resolve says what is true.
-
-The list takes as long as etcd needs for it, unless --timeout is given: what was found until then is
-shown, and where to go on.
-
-A name that could be mistaken is quoted; a NAME that begins with " is read as it is shown here.`,
+` + listHelp,
 		Example: `  goversed effects --unknown
   goversed effects list --limit 100 --after mail/42
-  goversed effects -o json | jq -r '.effects[] | select(.state == "failed") | .name'
+  goversed effects -o json | jq -r '.items[] | select(.state == "failed") | .name'
   goversed effects resolve mail/42 1234 --done`,
-	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
-		if q.Limit < 1 {
-			return nil, fmt.Errorf("--limit %d: give a number from 1 up", q.Limit)
-		}
-		query := q
-		if q.After != "" {
-			var err error
-			if query.After, err = parseEffectName("--after", q.After); err != nil {
-				return nil, err
-			}
-		}
-		return showList(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
-			return o.Effects(ctx, f.timeout, query)
-		}, func(out io.Writer, all operator.Effects, json bool) error {
-			return operator.PrintEffects(out, f.etcd.prefix, all, json)
-		}), nil
 	})
-	fs := cmd.Flags()
-	fs.BoolVar(&q.Unknown, "unknown", false, "only those whose outcome is unknown")
-	fs.IntVar(&q.Limit, "limit", 1000, "how many at most")
-	fs.StringVar(&q.After, "after", "", "go on behind the effect of this `name`, the last of a list that was cut short")
+	cmd.AddCommand(newEffectsList(&cobra.Command{Use: "list", Short: "List the effects, as goversed effects does",
+		Long: cmd.Long, Example: cmd.Example}), newEffectsShow(), newEffectsResolve())
+	return cmd
+}
+
+func newEffectsList(base *cobra.Command) *cobra.Command {
+	var unknown bool
+	kind := listedKind[operator.Effect]{noun: "effect", show: operator.PrintEffects,
+		read: func(o *operator.Operator, ctx context.Context, timeout time.Duration, q operator.ListQuery) (
+			operator.List[operator.Effect], error) {
+			return o.Effects(ctx, timeout, q, unknown)
+		}}
+	cmd := kind.newList(base)
+	cmd.Flags().BoolVar(&unknown, "unknown", false, "only those whose outcome is unknown")
 	return cmd
 }
 
@@ -73,7 +52,7 @@ func newEffectsShow() *cobra.Command {
 		Example: "  goversed effects show mail/42\n  goversed effects show mail/42 -o json | jq -r .result | base64 -d",
 		Args:    requireEffectArgs("NAME"),
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
-		name, err := parseEffectName("NAME", cmd.Flags().Arg(0))
+		name, err := parseName("effect", "NAME", cmd.Flags().Arg(0))
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +81,7 @@ runs, with a session that lives, is refused.`,
   goversed effects resolve mail/42 1234 --failed`,
 		Args: requireEffectArgs("NAME", "TOKEN"),
 	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
-		name, err := parseEffectName("NAME", cmd.Flags().Arg(0))
+		name, err := parseName("effect", "NAME", cmd.Flags().Arg(0))
 		if err != nil {
 			return nil, err
 		}
@@ -131,28 +110,4 @@ runs, with a session that lives, is refused.`,
 // requireEffectArgs requires exactly the named arguments.
 func requireEffectArgs(names ...string) cobra.PositionalArgs {
 	return requireArgs("goversed effects shows names and tokens", "one effect at a time", names...)
-}
-
-// parseEffectName parses a name, plain or quoted as the commands show it. What names the argument in errors.
-func parseEffectName(what, s string) (string, error) {
-	name, err := parseWord(what, s, "goversed effects")
-	if err != nil {
-		return "", err
-	}
-	if err := state.CheckName("effect", name); err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
-	}
-	return name, nil
-}
-
-// parseWord parses a word, plain or quoted as the command shower shows it.
-func parseWord(what, s, shower string) (string, error) {
-	if !strings.HasPrefix(s, `"`) {
-		return s, nil
-	}
-	word, err := strconv.Unquote(s)
-	if err != nil {
-		return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as %s shows it", what, s, shower)
-	}
-	return word, nil
 }

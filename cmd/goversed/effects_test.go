@@ -39,7 +39,7 @@ func TestEffectsCommands(t *testing.T) {
 		requireOneLine(t, runGoversed(t, env, append([]string{"effects"}, args...)...), code, says)
 	}
 	require.Equal(t, "no effects under /goverse\n", ask(nil))
-	require.Equal(t, "{\"effects\":[],\"more\":false}\n", ask(nil, "list", "-o", "json"))
+	require.Equal(t, "{\"items\":[],\"more\":false}\n", ask(nil, "list", "-o", "json"))
 
 	_, err := node.Once(ctx, "mail/1", func(context.Context, int64) ([]byte, error) { return []byte("number 1"), nil })
 	require.NoError(t, err)
@@ -66,15 +66,22 @@ func TestEffectsCommands(t *testing.T) {
 		require.Contains(t, all, "\n"+row)
 	}
 	require.Equal(t, all, ask(nil))
-	var some operator.Effects
-	ask(&some, "--limit", "2")
+	var some operator.List[operator.Effect]
+	ask(&some, "--limit", "1")
 	require.True(t, some.More)
-	require.Equal(t, odd, some.Effects[0].Name)
-	some = operator.Effects{}
-	ask(&some, "--after", `"a \"bill\"\n"`, "--unknown")
+	require.Equal(t, odd, some.Items[0].Name)
+	after := some.Next
+	require.Equal(t, `"a \"bill\"\n"`, after)
+	some = operator.List[operator.Effect]{}
+	ask(&some, "--after", after, "--unknown")
 	require.False(t, some.More)
-	require.Len(t, some.Effects, 1)
-	require.Equal(t, "mail/2", some.Effects[0].Name)
+	require.Len(t, some.Items, 1)
+	require.Equal(t, "mail/2", some.Items[0].Name)
+	some = operator.List[operator.Effect]{}
+	ask(&some, "--name-prefix", "mail/", "--limit", "2")
+	require.True(t, some.More)
+	require.Equal(t, "mail/2", some.Next)
+	require.Len(t, some.Items, 2)
 
 	require.Contains(t, ask(nil, "show", "mail/1"), "result    \"number 1\"\n")
 	tokens := map[string]string{}
@@ -118,7 +125,7 @@ func TestEffectsCommands(t *testing.T) {
 		"resolve a 1":                    "either --done or --failed",
 		"resolve a 1 --done --failed":    "either --done or --failed",
 		"resolve a 1 --failed --result=": "--result is of an effect that took place",
-		"--limit 0":                      "--limit 0: give a number from 1 up",
+		"--limit -1":                     "--limit -1: give a number from 1 up, or 0 for all",
 		"stray":                          `unexpected argument "stray": the verbs here are list, resolve, show`,
 		"list stray":                     `unexpected argument "stray"`,
 	} {

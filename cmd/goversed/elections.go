@@ -3,34 +3,28 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
-	"github.com/goverse/goverse/internal/state"
 )
 
 func newElections() *cobra.Command {
-	cmd := newOperator(&cobra.Command{
+	kind := listedKind[operator.NamedElection]{noun: "election", read: (*operator.Operator).Elections,
+		show: operator.PrintElections}
+	cmd := kind.newList(&cobra.Command{
 		Use:   "elections",
 		Short: "List the named elections, or move one",
-		Long: `List the named elections that somebody stands in: who leads, by which token, and who is
-next. The cluster's own election is not among them: goversed status shows that one. The list takes
-as long as etcd needs for it, unless --timeout is given.`,
+		Long: `List the named elections that have candidates: the leader, by which token, and the next in
+the queue. The cluster's own election is not among them: goversed status shows that one.
+` + listHelp,
 		Example: `  goversed elections
-  goversed elections -o json | jq '.[] | [.name, .leader_id]'
+  goversed elections list --name-prefix billing/
+  goversed elections -o json | jq '.items[] | [.name, .leader_id]'
   goversed elections transfer outbox 127.0.0.1:47002`,
-	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
-		return showList(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
-			return o.Elections(ctx, f.timeout)
-		}, func(out io.Writer, all []operator.NamedElection, json bool) error {
-			return operator.PrintElections(out, f.etcd.prefix, all, json)
-		}), nil
 	})
-	cmd.AddCommand(newElectionsTransfer(), newElectionsResign())
+	cmd.AddCommand(kind.newListVerb(cmd), newElectionsTransfer(), newElectionsResign())
 	return cmd
 }
 
@@ -68,9 +62,11 @@ func newElectionsAsk(base *cobra.Command,
 	var cmd *cobra.Command
 	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		args := cmd.Flags().Args()
-		if err := state.CheckName("election", args[0]); err != nil {
-			return nil, fmt.Errorf("NAME: %w", err)
+		name, err := parseName("election", "NAME", args[0])
+		if err != nil {
+			return nil, err
 		}
+		args = append([]string{name}, args[1:]...)
 		if args[len(args)-1] == "" {
 			return nil, errors.New("TO is empty: give the address of a candidate; goversed elections shows them")
 		}

@@ -22,14 +22,16 @@ func TestElectionsCommands(t *testing.T) {
 		require.Empty(t, r.stderr)
 		return r.stdout
 	}
-	require.Equal(t, "nobody stands in a named election under /goverse\n", ask())
-	require.Equal(t, "[]\n", ask("-o", "json"))
+	require.Equal(t, "no named election under /goverse has candidates\n", ask())
+	require.Equal(t, "{\"items\":[],\"more\":false}\n", ask("-o", "json"))
 	for i := range 2 {
 		e, err := c.Node(i).Cluster().Elections().Stand("outbox")
 		require.NoError(t, err)
 		c.Eventually(func() bool { return len(e.Queue()) == i+1 }, "it stands")
 	}
 	require.Contains(t, ask(), "outbox    "+first)
+	require.Equal(t, ask(), ask("list"))
+	require.Contains(t, ask("list", "--name-prefix", "in"), "no named election under")
 	require.Contains(t, ask("transfer", "outbox", second), second+" leads now (token ")
 	require.Contains(t, ask("transfer", "outbox", second), "leads already")
 	var outcome map[string]any

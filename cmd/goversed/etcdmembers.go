@@ -38,7 +38,8 @@ func newEtcdMembers() *cobra.Command {
 		Long: `List the members of etcd's own cluster by name, and ask each at its client URLs what it is
 doing: leader, follower, learner (without a vote yet), not started (added, and not there
 yet), or no answer.`,
-		Example: "  goversed etcd members --etcd 10.0.0.1:2379\n  goversed etcd members -o json | jq '.[] | [.name, .state]'",
+		Example: "  goversed etcd members --etcd 10.0.0.1:2379\n" +
+			"  goversed etcd members -o json | jq '.items[] | [.name, .state]'",
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		return showRead(f, func(ctx context.Context, o *operator.Operator) ([]operator.EtcdMember, error) {
 			return o.EtcdMembers(ctx)

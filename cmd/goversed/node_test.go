@@ -47,8 +47,11 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 	}
 	r := runGoversed(t, map[string]string{"GOVERSE_ETCD": etcd}, "nodes", "-o", "json")
 	require.Equal(t, cli.ExitOK, r.code, r.stderr)
-	var nodes []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &nodes))
+	var all struct {
+		Items []map[string]any `json:"items"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &all))
+	nodes := all.Items
 	require.Len(t, nodes, 1)
 	require.Equal(t, map[string]any{"zone": "a"}, nodes[0]["labels"])
 	require.Equal(t, 5.0, nodes[0]["ttl"], "the variable counts")

@@ -169,7 +169,7 @@ func newNodes() *cobra.Command {
 		Short: "List the registered nodes",
 		Long: `List the registered nodes by address: whether they lead, stand for election or only follow,
 their place in the queue, and what they say of themselves.`,
-		Example: "  goversed nodes\n  goversed nodes -o json",
+		Example: "  goversed nodes\n  goversed nodes -o json | jq -r '.items[].address'",
 	}, 5*time.Second, showDetails(operator.PrintNodes))
 }
 

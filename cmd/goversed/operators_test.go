@@ -62,7 +62,7 @@ func TestOperatorsCommands(t *testing.T) {
 func TestOperatorsSaySoonThatEtcdIsNotThere(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"status", "leader", "nodes", "shards", "objects", "watch", "events", "resign",
-		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "effects", "elections", "etcd members"} {
+		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "effects", "elections", "locks", "etcd members"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			r := runGoversed(t, nil, append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "2s")...)

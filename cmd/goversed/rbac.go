@@ -30,7 +30,7 @@ runs the script, once. goversed doctor then finds what is denied.
 
 --for says whose rights: those of a node (the default), of a program that takes part in the
 cluster's election only, of goversed exec or lock, or of an operator, who runs goversed status,
-transfer, drain, elections and effects.`,
+transfer, drain, elections, locks and effects.`,
 		Example: `  goversed rbac
   goversed rbac --prefix /orders --user orders --password-file password | ETCDCTL_USER=root:secret sh -e
   goversed rbac --for lock --role nightly --user nightly`,

@@ -53,6 +53,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   # run a command of any language on one host at a time
   goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
+  goversed locks
 
   # empty a node of its shards before maintenance
   goversed drain 127.0.0.1:47002
@@ -80,7 +81,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(env), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
-		newElections(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
+		newElections(), newLocks(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
 		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newProbe(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

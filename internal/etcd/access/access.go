@@ -30,7 +30,7 @@ const (
 	Exec Program = "exec"
 	// Lock is goversed lock.
 	Lock Program = "lock"
-	// Operator is every other use of goversed from outside: status, transfer, drain, elections, effects.
+	// Operator is every other use of goversed from outside: status, transfer, drain, elections, locks, effects.
 	Operator Program = "operator"
 )
 
@@ -171,6 +171,7 @@ func operatorRanges(keys state.Keys, elections Range) []Range {
 		request,
 		prefixRange(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),
 		prefixRange(keys.Effects().Root(), ReadWrite, "goversed effects"),
+		prefixRange(keys.Locks().Root(), Read, "goversed locks"),
 		marks}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
-	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // Errors of Resolve, besides once.ErrNotUnknown.
@@ -37,14 +36,6 @@ type Effect struct {
 	Result  []byte `json:"result,omitempty"` // base64 in JSON; not in lists
 }
 
-// Effects is a list of effects.
-type Effects struct {
-	Effects []Effect `json:"effects"` // never nil
-	More    bool     `json:"more"`    // there are others after the last one
-	// After is set if ctx's deadline cut the list short. The list then covers the names up to it.
-	After string `json:"after,omitempty"`
-}
-
 func (o *Operator) newEffect(s once.Standing) Effect {
 	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token,
 		By: s.By,
@@ -52,55 +43,36 @@ func (o *Operator) newEffect(s once.Standing) Effect {
 		Dropped: s.Dropped > 0, Result: s.Value}
 }
 
-// Effects lists effects like effects.List, without their results. It may take until ctx ends: timeout only
-// limits one step, in which etcd must answer something. Effects returns the errors of Read.
-func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Query) (Effects, error) {
-	all := Effects{Effects: []Effect{}}
-	limit := q.Limit
-	for {
-		q.Limit = limit - len(all.Effects)
-		var found []once.Standing
-		after, err := o.listFor(ctx, timeout, "READ"+o.effectPrefixes(), func(ctx context.Context) (err error) {
-			found, all.More, err = effects.List(ctx, o.client, o.keys, q)
-			return err
-		})
-		if err != nil {
-			return Effects{}, err
-		}
-		for _, s := range found {
-			e := o.newEffect(s)
-			e.Result = nil
-			all.Effects = append(all.Effects, e)
-		}
-		switch {
-		case after == "":
-			return all, nil
-		case limit > 0 && len(all.Effects) == limit: // to List, a limit of 0 would be none
-			all.More = true
-			return all, nil
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			all.After = after
-			return all, nil
-		}
-		q.After = after
-	}
+// Effects lists effects in the order of their keys in etcd, without their results; with unknown, only those with an
+// unknown outcome. It may take until ctx ends: timeout only limits one step, in which etcd must answer something.
+// Effects returns the errors of Read.
+func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q ListQuery, unknown bool) (List[Effect],
+	error) {
+	return readList(ctx, o.stepFor(timeout), listSource[Effect]{needs: "READ" + o.effectPrefixes(),
+		name: func(e Effect) string { return e.Name },
+		read: func(ctx context.Context, after string, limit int) (items []Effect, more bool, err error) {
+			found, more, err := effects.List(ctx, o.client, o.keys, once.Query{After: after, Limit: limit, Unknown: unknown})
+			for _, s := range found {
+				e := o.newEffect(s)
+				e.Result = nil
+				items = append(items, e)
+			}
+			return items, more, err
+		}}, q)
 }
 
-// listFor continues a list for the given time. It returns the name after which the list must be continued, "" if
-// it is complete. After an error, which is one of Read, nothing was read.
-func (o *Operator) listFor(ctx context.Context, timeout time.Duration, needs string,
-	list func(context.Context) error) (after string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = o.etcd.Ask(ctx, needs, func(ctx context.Context) error {
-		err := list(ctx)
-		if unfinished, ok := errors.AsType[*lifecycle.UnfinishedError](err); ok {
-			after = unfinished.After
-			return nil
-		}
-		return err
-	})
-	return after, err
+// stepFor returns a function that executes one step of a list for at most the given time. Its errors are those of
+// Read.
+func (o *Operator) stepFor(timeout time.Duration) stepFunc {
+	return func(ctx context.Context, needs string, list func(context.Context) error) (after string, err error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err = o.etcd.Ask(ctx, needs, func(ctx context.Context) (err error) {
+			after, err = finishPart(ctx, list)
+			return err
+		})
+		return after, err
+	}
 }
 
 // Effect reads the state of one effect. It returns the errors of Read and effects.ReadState.

@@ -35,9 +35,9 @@ func TestEffects(t *testing.T) {
 		cfg.OnceRetention = 48 * time.Hour
 	}))
 	o, node := openOperator(t, c), c.Node(0).Cluster()
-	all, err := o.Effects(testContext(t), time.Minute, once.Query{Limit: 10})
+	all, err := o.Effects(testContext(t), time.Minute, ListQuery{Limit: 10}, false)
 	require.NoError(t, err)
-	require.Equal(t, Effects{Effects: []Effect{}}, all)
+	require.Equal(t, List[Effect]{Items: []Effect{}}, all)
 	_, err = o.Effect(testContext(t), "mail")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	require.ErrorContains(t, err, "goversed effects shows")
@@ -48,18 +48,18 @@ func TestEffects(t *testing.T) {
 	})
 	require.NoError(t, err)
 	leaveUnresolved(t, c, "a bill")
-	all, err = o.Effects(testContext(t), time.Minute, once.Query{Limit: 10, Unknown: true})
+	all, err = o.Effects(testContext(t), time.Minute, ListQuery{Limit: 10}, true)
 	require.NoError(t, err)
-	require.Len(t, all.Effects, 1)
-	bill := all.Effects[0]
+	require.Len(t, all.Items, 1)
+	bill := all.Items[0]
 	require.Equal(t, Effect{Name: "a bill", Key: "/goverse/work/marks/a%20bill", State: once.Unknown, Attempt: 1,
 		Token: bill.Token,
 		By:    c.Node(0).Address(), At: bill.At}, bill)
-	all, err = o.Effects(testContext(t), time.Minute, once.Query{Limit: 1, After: "a bill"})
+	all, err = o.Effects(testContext(t), time.Minute, ListQuery{Limit: 1, After: "a bill"}, false)
 	require.NoError(t, err)
-	require.Equal(t, "mail", all.Effects[0].Name)
-	require.Equal(t, 8, all.Effects[0].Size)
-	require.Empty(t, all.Effects[0].Result)
+	require.Equal(t, "mail", all.Items[0].Name)
+	require.Equal(t, 8, all.Items[0].Size)
+	require.Empty(t, all.Items[0].Result)
 	mail, err := o.Effect(testContext(t), "mail")
 	require.NoError(t, err)
 	require.Equal(t, "number 7", string(mail.Result))
@@ -209,37 +209,40 @@ func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 		_, err := c.Client().Put(testContext(t), nodetest.Keys.EffectMark(want[i]), `{"state":"done","attempt":1,"token":1}`)
 		require.NoError(t, err)
 	}
-	names := func(all Effects) (names []string) {
-		for _, e := range all.Effects {
+	names := func(all List[Effect]) (names []string) {
+		for _, e := range all.Items {
 			names = append(names, e.Name)
 		}
 		return names
 	}
 	etcd := &slowKV{KV: o.client.KV, answers: func(request int64) bool { return request != 2 }}
 	o.client.KV = etcd
-	all, err := o.Effects(testContext(t), timeout, once.Query{Limit: 55})
+	all, err := o.Effects(testContext(t), timeout, ListQuery{Limit: 55}, false)
 	require.NoError(t, err)
 	require.Equal(t, want[:55], names(all))
 	require.True(t, all.More)
-	require.Empty(t, all.After)
+	require.False(t, all.timedOut)
+	require.Equal(t, want[54], all.Next)
 	require.Greater(t, etcd.asked.Load(), int64(2))
 
 	etcd.asked.Store(0) // the first step ends after a page, which is as many as asked for
-	all, err = o.Effects(testContext(t), timeout, once.Query{Limit: 50})
+	all, err = o.Effects(testContext(t), timeout, ListQuery{Limit: 50}, false)
 	require.NoError(t, err)
 	require.Equal(t, want[:50], names(all))
 	require.True(t, all.More)
-	require.Empty(t, all.After)
+	require.False(t, all.timedOut)
+	require.Equal(t, want[49], all.Next)
 
 	etcd.asked.Store(0)
 	etcd.answers = func(request int64) bool { return request == 1 }
 	ctx, cancel := context.WithTimeout(testContext(t), timeout)
 	defer cancel()
-	all, err = o.Effects(ctx, timeout, once.Query{Limit: 1000})
+	all, err = o.Effects(ctx, timeout, ListQuery{Limit: 1000}, false)
 	require.NoError(t, err)
 	require.Equal(t, want[:50], names(all), "a page")
 	require.True(t, all.More)
-	require.Equal(t, want[49], all.After)
+	require.True(t, all.timedOut)
+	require.Equal(t, want[49], all.Next)
 }
 
 func TestPrintEffects(t *testing.T) {
@@ -248,7 +251,7 @@ func TestPrintEffects(t *testing.T) {
 	done := Effect{Name: "mail", Key: "/goverse/work/marks/mail", State: once.Done, Attempt: 2, Token: 9, By: "a:1",
 		At: at, Resolved: "an operator",
 		Size: 2, Result: []byte("\x00\n")}
-	all := Effects{More: true, Effects: []Effect{
+	all := List[Effect]{More: true, Next: "odd", Items: []Effect{
 		{Name: "a \x1b[31mbill", State: once.Unknown, Attempt: 1, Token: 7, By: "a:1", At: at}, done,
 		{Name: "out", State: once.Failed, Attempt: 1, Token: 8, By: "b:1", Error: "a tab\tand " + strings.Repeat("y", 50)},
 		{Name: "odd", State: once.Unreadable, Error: "not json"},
@@ -261,13 +264,13 @@ mail              done        2        9      a:1  2026-07-01T12:00:00Z  resolve
 out               failed      1        8      b:1  -                     "a tab\tand yyyyyyyyyyyyyyyyyyyyyyyyyyyyyy..."
 odd               unreadable  0        0      ""   -                     not json
 
-there are more: give the last of these with --after, or a larger --limit
+there are more: go on with --after odd, or give a larger --limit
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintEffects(&out, "/p", Effects{}, false))
+	require.NoError(t, PrintEffects(&out, "/p", List[Effect]{}, false))
 	require.Equal(t, "no effects under /p\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintEffects(&out, "/p", Effects{More: true, After: "a b"}, false))
+	require.NoError(t, PrintEffects(&out, "/p", List[Effect]{More: true, Next: `"a b"`, timedOut: true}, false))
 	require.Contains(t, out.String(), `go on with --after "a b"`)
 
 	show := func(e Effect) string {
@@ -277,9 +280,9 @@ there are more: give the last of these with --after, or a larger --limit
 	}
 	require.Equal(t, "effect    mail\nkey       /goverse/work/marks/mail\nstate     done\nattempt   2 by a:1\ntoken    "+
 		" 9\nsince     2026-07-01T12:00:00Z\nresolved  by an operator\nresult    \"\\x00\\n\"\n", show(done))
-	require.Contains(t, show(all.Effects[0]), "goversed effects resolve NAME 7 --done, or --failed")
-	require.Contains(t, show(all.Effects[2]), `error     "a tab\tand yy`)
-	require.Contains(t, show(all.Effects[3]), "error     not json\n")
+	require.Contains(t, show(all.Items[0]), "goversed effects resolve NAME 7 --done, or --failed")
+	require.Contains(t, show(all.Items[2]), `error     "a tab\tand yy`)
+	require.Contains(t, show(all.Items[3]), "error     not json\n")
 	done.Size, done.Result = 1000, []byte(strings.Repeat("y", 1000))
 	require.Contains(t, show(done), "yyy... (1000 bytes; -o json has all)\n")
 	done.Size, done.Result, done.Dropped = 70000, nil, true
@@ -291,9 +294,9 @@ there are more: give the last of these with --after, or a larger --limit
 	require.NoError(t, PrintResolved(&out, done, false))
 	require.Equal(t, "mail is done (attempt 2, token 9): it took place, and is not run again\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintResolved(&out, all.Effects[2], false))
+	require.NoError(t, PrintResolved(&out, all.Items[2], false))
 	require.Contains(t, out.String(), "runs it again")
 	out.Reset()
-	require.NoError(t, PrintResolved(&out, all.Effects[0], true))
+	require.NoError(t, PrintResolved(&out, all.Items[0], true))
 	require.Contains(t, out.String(), `"state":"unknown","attempt":1,"token":7`)
 }

@@ -119,7 +119,7 @@ func (o *Operator) askMember(ctx context.Context, m *etcdserverpb.Member) EtcdMe
 // PrintEtcdMembers writes a table of the members of etcd.
 func PrintEtcdMembers(out io.Writer, all []EtcdMember, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, all)
+		return printJSON(out, newList(all))
 	}
 	w := &tableWriter{out: out}
 	w.writeRow("NAME", "STATE", "PEER", "CLIENTS", "RAFT INDEX", "ID")

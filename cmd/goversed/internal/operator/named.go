@@ -1,11 +1,9 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
@@ -29,38 +27,19 @@ type NamedCandidate struct {
 	Member   bool   `json:"member"` // false if it is not a Goverse node
 }
 
-// electionsPerRead limits the elections read in one step.
-const electionsPerRead = 1000
-
-// Elections lists the named elections that have candidates, by name. It may take until ctx ends: timeout only
-// limits one step, in which etcd must answer something. Elections returns the errors of Read.
-func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
-	out := []NamedElection{}
-	q := leaderelection.Query{Limit: electionsPerRead}
-	for more := true; more; {
-		var found []leaderelection.Standing
-		after, err := o.listFor(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
-			func(ctx context.Context) (err error) {
-				found, more, err = elections.List(ctx, o.client, o.keys, q)
-				return err
-			})
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range found {
-			out = append(out, namedElection(s))
-			q.After = s.Name
-		}
-		if after != "" {
-			q.After = after
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, fmt.Errorf("there are more elections than were read in time: give a longer --timeout, or none: %w",
-					ctx.Err())
+// Elections lists the named elections that have candidates, in the order of their keys in etcd. It may take until
+// ctx ends: timeout only limits one step, in which etcd must answer something. Elections returns the errors of Read.
+func (o *Operator) Elections(ctx context.Context, timeout time.Duration, q ListQuery) (List[NamedElection], error) {
+	return readList(ctx, o.stepFor(timeout), listSource[NamedElection]{
+		needs: "READ on the prefix " + o.keys.Elections().Root(),
+		name:  func(e NamedElection) string { return e.Name },
+		read: func(ctx context.Context, after string, limit int) (items []NamedElection, more bool, err error) {
+			found, more, err := elections.List(ctx, o.client, o.keys, leaderelection.Query{After: after, Limit: limit})
+			for _, s := range found {
+				items = append(items, namedElection(s))
 			}
-		}
-	}
-	slices.SortFunc(out, func(a, b NamedElection) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+			return items, more, err
+		}}, q)
 }
 
 func namedElection(s leaderelection.Standing) NamedElection {

@@ -19,9 +19,9 @@ func TestNamedElections(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
 	o := openOperator(t, c)
-	all, err := o.Elections(testContext(t), time.Minute)
+	all, err := o.Elections(testContext(t), time.Minute, ListQuery{})
 	require.NoError(t, err)
-	require.Empty(t, all)
+	require.Equal(t, List[NamedElection]{Items: []NamedElection{}}, all)
 	stand := func(i int, name string, opts ...leaderelection.StandOption) *cluster.Candidate {
 		e, err := c.Node(i).Cluster().Elections().Stand(name, opts...)
 		require.NoError(t, err)
@@ -35,11 +35,11 @@ func TestNamedElections(t *testing.T) {
 	stand(1, "a name/with, all")
 	c.Eventually(first.IsLeader, "it leads")
 
-	all, err = o.Elections(testContext(t), time.Minute)
+	all, err = o.Elections(testContext(t), time.Minute, ListQuery{})
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all.Items, 2)
 	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Leader().Token,
-		Candidates: []NamedCandidate{{a, 0, true}, {b, 0, true}, {third, -1, true}}}, all[1])
+		Candidates: []NamedCandidate{{a, 0, true}, {b, 0, true}, {third, -1, true}}}, all.Items[1])
 
 	before := first.Leader().Token
 	out, err := o.TransferElection(testContext(t), patience, "outbox", b)
@@ -80,21 +80,23 @@ func TestNamedElections(t *testing.T) {
 func TestPrintElections(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	all := []NamedElection{
+	all := List[NamedElection]{Items: []NamedElection{
 		{Name: "a name", LeaderID: "a:1", Token: 7, Candidates: []NamedCandidate{{"a:1", 0, true}}},
 		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true},
 			{"c:1", 0, true}}},
-	}
+	}}
 	require.NoError(t, PrintElections(&out, "/p", all, false))
 	require.Equal(t, `ELECTION  LEADER                          TOKEN  NEXT
 "a name"  a:1                             7      -
 b         elsewhere (not a Goverse node)  8      b:1 (priority 2), c:1
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintElections(&out, "/p", nil, false))
-	require.Equal(t, "nobody stands in a named election under /p\n", out.String())
+	require.NoError(t, PrintElections(&out, "/p", List[NamedElection]{}, false))
+	require.Equal(t, "no named election under /p has candidates\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintElections(&out, "/p", all[:1], true))
-	require.JSONEq(t, `[{"name": "a name", "leader_id": "a:1", "token": 7,
-		"candidates": [{"address": "a:1", "priority": 0, "member": true}]}]`, out.String())
+	cut := List[NamedElection]{Items: all.Items[:1], More: true, Next: `"a name"`}
+	require.NoError(t, PrintElections(&out, "/p", cut, true))
+	require.JSONEq(t, `{"items": [{"name": "a name", "leader_id": "a:1", "token": 7,
+		"candidates": [{"address": "a:1", "priority": 0, "member": true}]}], "more": true, "next": "\"a name\""}`,
+		out.String())
 }

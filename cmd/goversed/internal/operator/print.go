@@ -49,7 +49,7 @@ func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 // PrintNodes writes a table of the registered nodes, or that there is none.
 func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, d.Members)
+		return printJSON(out, newList(d.Members))
 	}
 	if len(d.Members) == 0 {
 		_, err := fmt.Fprintln(out, noNodesError(d.prefix))

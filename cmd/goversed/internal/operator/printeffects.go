@@ -14,29 +14,22 @@ import (
 const maxResultShown = 256
 
 // PrintEffects writes a table of the effects found under prefix.
-func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error {
+func PrintEffects(out io.Writer, prefix string, all List[Effect], asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
-	case len(all.Effects) == 0 && all.After == "":
+	case len(all.Items) == 0 && !all.More:
 		_, err := fmt.Fprintf(out, "no effects under %s\n", prefix)
 		return err
 	}
 	w := &tableWriter{out: out}
 	w.writeRow("EFFECT", "STATE", "ATTEMPT", "TOKEN", "BY", "SINCE", "NOTES")
-	for _, e := range all.Effects {
+	for _, e := range all.Items {
 		w.writeRow(quoteIfUnclear(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token),
 			quoteIfUnclear(e.By), formatTime(e.At),
 			orDash(e.notes()))
 	}
-	switch {
-	case all.After != "":
-		w.writeLine("")
-		w.writeLine("the time was up before all were looked at: go on with --after %s", quoteIfUnclear(all.After))
-	case all.More:
-		w.writeLine("")
-		w.writeLine("there are more: give the last of these with --after, or a larger --limit")
-	}
+	all.writeRest(w)
 	return w.flush()
 }
 

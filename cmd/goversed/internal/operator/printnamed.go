@@ -8,23 +8,24 @@ import (
 )
 
 // PrintElections writes a table of the named elections found under prefix.
-func PrintElections(out io.Writer, prefix string, all []NamedElection, asJSON bool) error {
+func PrintElections(out io.Writer, prefix string, all List[NamedElection], asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
-	case len(all) == 0:
-		_, err := fmt.Fprintf(out, "nobody stands in a named election under %s\n", prefix)
+	case len(all.Items) == 0 && !all.More:
+		_, err := fmt.Fprintf(out, "no named election under %s has candidates\n", prefix)
 		return err
 	}
 	w := &tableWriter{out: out}
 	w.writeRow("ELECTION", "LEADER", "TOKEN", "NEXT")
-	for _, e := range all {
+	for _, e := range all.Items {
 		var next []string
 		for _, c := range e.Candidates[1:] {
 			next = append(next, c.describe())
 		}
 		w.writeRow(quoteIfUnclear(e.Name), e.Candidates[0].describe(), fmt.Sprint(e.Token), orDash(strings.Join(next, ", ")))
 	}
+	all.writeRest(w)
 	return w.flush()
 }
 

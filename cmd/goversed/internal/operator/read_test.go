@@ -70,9 +70,9 @@ func TestRead(t *testing.T) {
 	require.Equal(t, first+"\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintNodes(&out, d, true))
-	var nodes []Node
+	var nodes List[Node]
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &nodes))
-	require.Equal(t, d.Members, nodes)
+	require.Equal(t, d.Members, nodes.Items)
 }
 
 // A leader that does not answer is marked, in the line of the leader and in its own.
@@ -117,7 +117,7 @@ func TestReadOfNothing(t *testing.T) {
 	require.Equal(t, "no node is registered under /goverse: check --prefix\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintNodes(&out, d, true))
-	require.Equal(t, "[]\n", out.String())
+	require.Equal(t, "{\"items\":[],\"more\":false}\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintStatus(&out, d, true))
 	for _, says := range []string{`"queue":[]`, `"nodes":[]`, `"members":[]`, `"leader_id":""`} {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// listTimeout limits one step of a list.
+const listTimeout = 15 * time.Second
+
+// listedKind is a kind of named things that goversed lists: goversed NOUNs and goversed NOUNs list.
+type listedKind[T any] struct {
+	noun string // effect, election or lock
+	read func(o *operator.Operator, ctx context.Context, timeout time.Duration, q operator.ListQuery) (
+		operator.List[T], error)
+	show func(out io.Writer, prefix string, all operator.List[T], json bool) error
+}
+
+// newList returns the command base, which lists things of that kind.
+func (k listedKind[T]) newList(base *cobra.Command) *cobra.Command {
+	var q operator.ListQuery
+	cmd := newOperator(base, listTimeout, func(f *operatorFlags) (operatorAction, error) {
+		if q.Limit < 0 {
+			return nil, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", q.Limit)
+		}
+		query := q
+		if q.After != "" {
+			var err error
+			if query.After, err = parseName(k.noun, "--after", q.After); err != nil {
+				return nil, err
+			}
+		}
+		return showList(f, func(ctx context.Context, o *operator.Operator) (operator.List[T], error) {
+			return k.read(o, ctx, f.timeout, query)
+		}, func(out io.Writer, all operator.List[T], json bool) error {
+			return k.show(out, f.etcd.prefix, all, json)
+		}), nil
+	})
+	fs := cmd.Flags()
+	fs.StringVar(&q.NamePrefix, "name-prefix", "", "only names that begin with this `text`")
+	fs.IntVar(&q.Limit, "limit", 1000, "how many at most; 0 is all")
+	fs.StringVar(&q.After, "after", "", "go on behind this `name`, which a list that was cut short shows")
+	return cmd
+}
+
+// newListVerb returns the verb list below parent, which has the same flags and help.
+func (k listedKind[T]) newListVerb(parent *cobra.Command) *cobra.Command {
+	return k.newList(&cobra.Command{Use: "list", Short: "List the " + k.noun + "s, as goversed " + k.noun + "s does",
+		Long: parent.Long, Example: parent.Example})
+}
+
+// listHelp is the part of the help that all lists share.
+const listHelp = `
+The list takes as long as etcd needs for it, unless --timeout is given: what was found until then is
+shown, and where to go on. With -o json it is {"items": [...], "more": false}; a list that was cut
+short has "more": true and, as "next", the name for --after.
+
+A name that could be mistaken is quoted; a NAME that begins with " is read as it is shown here.`
+
+// parseName parses the name of a kind of things, plain or quoted as the commands show it. What names the argument in
+// errors.
+func parseName(noun, what, s string) (string, error) {
+	name, err := parseWord(what, s, "goversed "+noun+"s")
+	if err != nil {
+		return "", err
+	}
+	if err := state.CheckName(noun, name); err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	return name, nil
+}
+
+// parseWord parses a word, plain or quoted as the command shower shows it.
+func parseWord(what, s, shower string) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		return s, nil
+	}
+	word, err := strconv.Unquote(s)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as %s shows it", what, s, shower)
+	}
+	return word, nil
+}
