@@ -26,7 +26,11 @@ func newDev() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole cluster on this machine, to try things out",
 		Long: `Run an etcd in this process and some nodes as processes of their own, on free ports of
-127.0.0.1, and show what happens: a live table in a terminal, a line per event elsewhere.
+127.0.0.1, and show what happens: a live table in a terminal, a line per event elsewhere. The etcd
+has the port that all commands look at without --etcd, if that is free.
+
+Lines in a terminal are colored, unless NO_COLOR is set. The nodes' warnings go to the standard
+error; where that is the same terminal, they are shown with --verbose, or after a failure.
 
 With --kill-leader-every the leader's process gets a SIGKILL again and again, a new
 process takes its address, and the time to each next leader is measured. Ctrl-C stops
@@ -43,6 +47,8 @@ everything in order, a second one at once; nothing is left behind.`,
 	fs.DurationVar(&cfg.KillEvery, "kill-leader-every", 0,
 		"kill the leader's process this long after the last kill, once all nodes are queued (default: never)")
 	fs.DurationVar(&cfg.TTL, "ttl", 10*time.Second, "how long the nodes wait for one that vanished; whole seconds")
+	fs.StringVar(&cfg.EtcdListen, "etcd-listen", defaultEtcd, "`host:port` of the etcd; if it is not given and taken, "+
+		"another port")
 	fs.BoolVar(&cfg.Verbose, "verbose", false, "show the nodes' log from level info on, and etcd's warnings")
 	return cmd
 }
@@ -60,6 +66,8 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 			cfg.Stderr = nil // log lines would overwrite the table
 		}
 	}
+	cfg.Color = cfg.Terminal != nil && os.Getenv("NO_COLOR") == "" // see https://no-color.org
+	cfg.DefaultEtcd, cfg.OtherPort = defaultEtcd, !cmd.Flags().Changed("etcd-listen")
 	if err := cfg.Validate(); err != nil {
 		return cli.WrapUsage(cmd.CommandPath(), err)
 	}

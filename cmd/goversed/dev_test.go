@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -62,9 +63,26 @@ func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 	require.Regexp(t, `killed: the leader with token \d+`, stdout)
 	require.Regexp(t, `leads \(token \d+\), \S+ m?s after the kill: `, stdout)
 	require.Regexp(t, `(?m)^\d+ leaders? killed; from the kill to the next leader: min .* p50 .* max `, stdout)
-	require.Regexp(t, `status --etcd 127\.0\.0\.1:\d+`, stdout)
+	require.Regexp(t, `(?m)^etcd at 127\.0\.0\.1:\d+, 3 node processes`, stdout)
+	if strings.Contains(stdout, "etcd at "+defaultEtcd+",") { // no other program had it
+		require.Regexp(t, `(?m)^  \S+ status$`, stdout)
+	} else {
+		require.Contains(t, stdout, defaultEtcd+" is taken: etcd has another port")
+		require.Regexp(t, `status --etcd 127\.0\.0\.1:\d+`, stdout)
+	}
 	require.NotContains(t, stdout, "\x1b", "no terminal")
 	require.NotContains(t, stdout, "ended by itself")
+}
+
+// An address of etcd that is given is not replaced by another one.
+func TestDevAtATakenAddress(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	_, stderr, code := runDevProcess(t, nil, "dev", "--etcd-listen", l.Addr().String())
+	require.Equal(t, cli.ExitFailure, code)
+	require.Contains(t, stderr, "goversed: --etcd-listen "+l.Addr().String()+" is taken: stop the process")
 }
 
 func TestDevRefusesBadFlags(t *testing.T) {

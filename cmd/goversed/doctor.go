@@ -50,7 +50,7 @@ Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	f.etcd.register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	f.etcd.register(fs, defaultEtcd, etcdUsage)
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "the --ttl of the nodes")
 	fs.StringVar(&f.program, "for", string(access.Node), "whose rights at etcd are tried: node, election, exec, lock or "+
 		"operator")

@@ -26,7 +26,7 @@ type embeddedFlags struct {
 
 func (f *embeddedFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
-	fs.StringVar(&f.listen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for nodes and other "+
+	fs.StringVar(&f.listen, "etcd-listen", defaultEtcd, "`host:port` of the embedded etcd, for nodes and other "+
 		"clients")
 	fs.StringVar(&f.advertise, "etcd-advertise", "", "`host:port` under which other machines reach it (default: "+
 		"--etcd-listen)")

@@ -26,6 +26,14 @@ type etcdFlags struct {
 	certs             *mtls.Certificates  // set by openFiles; nil without one
 }
 
+// defaultEtcd is the default of --etcd for all commands that need an etcd. It is where the etcd of goversed node and
+// goversed dev listens. Without --etcd, a node starts that etcd.
+const defaultEtcd = "127.0.0.1:2379"
+
+const etcdUsage = "etcd's `host:port`, several with commas; http:// and https:// are understood"
+
+var errEmptyEtcd = errors.New("--etcd is empty: give etcd's host:port, for example " + defaultEtcd)
+
 // register adds the flags to fs. Address is the default of --etcd, and usage its help.
 func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.address, "etcd", address, usage)

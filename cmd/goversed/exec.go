@@ -34,7 +34,7 @@ type superviseFlags struct {
 func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	f.etcd.register(fs, defaultEtcd, etcdUsage)
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
 	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at "+
 		"most half of --ttl (default: a quarter of it)")
@@ -87,7 +87,7 @@ func newExec() *cobra.Command {
 	f := &superviseFlags{}
 	var election string
 	cmd := &cobra.Command{
-		Use:   "exec --election NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
+		Use:   "exec --election NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command only while leading an election",
 		Long: `Wait until this process leads the election NAME, and run COMMAND: of all that are started
 for the same election, on whichever host, one runs it at a time, and the next one takes over
@@ -171,7 +171,7 @@ func (f *superviseFlags) superviseCommand(cmd *cobra.Command, cfg supervise.Conf
 // config reads the flags, but not the files.
 func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
-		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
+		return etcd, errEmptyEtcd
 	}
 	if err := checkTTL(f.ttl); err != nil {
 		return etcd, err

@@ -17,7 +17,7 @@ func newLock() *cobra.Command {
 	var nonblock, shared bool
 	busy := supervise.ExitBusy
 	cmd := &cobra.Command{
-		Use:   "lock NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
+		Use:   "lock NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
 		Long: `Wait until this process holds the lock NAME, run COMMAND, and release the lock when it
 ends, on whichever host others want it: flock(1) for a whole cluster. Who came first gets it

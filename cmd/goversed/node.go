@@ -72,8 +72,7 @@ and passwords are read again when their files change, and at SIGHUP.`,
 		"`host:port` for the status API; port 0 picks a free one, none serves none")
 	f.api.register(fs)
 	f.tls.register(fs)
-	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: "+
-		"start an embedded etcd)")
+	f.etcd.register(fs, "", etcdUsage+" (default: start an embedded etcd, at "+defaultEtcd+")")
 	f.embedded.register(fs)
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
 	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")

@@ -34,7 +34,7 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 	f := &operatorFlags{}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	f.etcd.register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	f.etcd.register(fs, defaultEtcd, etcdUsage)
 	fs.DurationVar(&f.timeout, "timeout", timeout, "how long to wait for etcd and for the outcome")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,8 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 		}
 		ctx, _, ignore := withSignals(cmd.Context())
 		defer ignore()
-		o, err := operator.Open(ctx, cfg, f.timeout)
+		notice := &waitNotice{out: cmd.ErrOrStderr(), program: cmd.Root().Name(), etcd: f.etcd.address}
+		o, err := operator.Open(ctx, cfg, f.timeout, operator.OnWait(notice.show))
 		if err != nil {
 			return interruptedError(ctx, err)
 		}
@@ -80,7 +81,7 @@ func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release 
 	case f.output != "text" && f.output != "json":
 		return cfg, nil, fmt.Errorf("--output %q: give text or json", f.output)
 	case f.etcd.address == "":
-		return cfg, nil, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
+		return cfg, nil, errEmptyEtcd
 	}
 	log := logqueue.New(hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: hclog.Warn,
 		Output: cmd.ErrOrStderr(), DisableTime: true}))

@@ -68,8 +68,8 @@ func TestOperatorsSaySoonThatEtcdIsNotThere(t *testing.T) {
 			r := runGoversed(t, nil, append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "2s")...)
 			require.Equal(t, cli.ExitFailure, r.code)
 			require.Equal(t, 2, strings.Count(r.stderr, "\n"), r.stderr)
-			require.Regexp(t, `(?m)^\[WARN\] +goversed: etcd does not answer, retrying: at_most=([1-9]00ms|1(\.[1-5])?s) `+
-				`error="etcd cannot be reached at 127.0.0.1:1: nothing listens there: check --etcd`, r.stderr)
+			require.Regexp(t, `(?m)^goversed: waiting for etcd at 127.0.0.1:1, ([1-9]00ms|1(\.[1-5])?s) at most: `+
+				`nothing listens there: check --etcd and that etcd runs there$`, r.stderr)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,55 +25,76 @@ const maxProbeBody = 512
 func newProbe() *cobra.Command {
 	var timeout time.Duration
 	var caCert string
+	var self selfFlags
 	cmd := &cobra.Command{
-		Use:   "probe URL",
-		Short: "Ask a URL once: exit code 0 if the answer is 2xx",
+		Use:   "probe URL | probe --self [PATH]",
+		Short: "Ask a URL, or the node on this host, once: exit code 0 if the answer is 2xx",
 		Long: `Ask a URL once, and exit with 0 if the answer's status is 2xx, else with 1: a health check
 for where there is no curl, such as an image with nothing else in it. Proxies of the environment
-are not used, and redirects are not followed: they are no 2xx.`,
+are not used, and redirects are not followed: they are no 2xx.
+
+With --self it asks the node on this host, by the same --http and --http-cert, variables or --config
+file: at /livez, or at PATH. The certificate must be the node's own, whatever names it has. Where
+the node has --http none, the check is whether --listen takes connections.`,
 		Example: `  goversed probe http://127.0.0.1:48001/readyz
-  goversed probe --cacert /etc/goverse/ca.pem https://host1:48001/readyz`,
-		Args: requireArgs("give the address of a page, like http://127.0.0.1:48001/readyz", "one page at a time", "URL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := probeClient(caCert)
-			if err == nil {
-				err = checkProbeArgs(args[0], timeout)
+  goversed probe --cacert /etc/goverse/ca.pem https://host1:48001/readyz
+  goversed probe --self
+  goversed probe --self /readyz/reads`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if self.self && len(args) == 0 {
+				return nil
 			}
+			return requireArgs("give the address of a page, like http://127.0.0.1:48001/readyz, or --self",
+				"one page at a time", "URL")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			probe, err := prepareProbe(self, args, caCert, timeout)
 			if err != nil {
 				return cli.WrapUsage(cmd.CommandPath(), err)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return probePage(ctx, client, args[0])
+			return probe.run(ctx)
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
-	cmd.Flags().StringVar(&caCert, "cacert", "", "PEM `file` with the authorities that may have signed the server's "+
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	self.register(fs)
+	fs.StringVar(&caCert, "cacert", "", "PEM `file` with the authorities that may have signed the server's "+
 		"certificate (default: those of this machine)")
+	fs.DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
 	return cmd
 }
 
-func checkProbeArgs(page string, timeout time.Duration) error {
+// prepareProbe checks the command line and returns the check.
+func prepareProbe(self selfFlags, args []string, caCert string, timeout time.Duration) (selfProbe, error) {
+	if timeout <= 0 {
+		return selfProbe{}, fmt.Errorf("--timeout %v: give more than 0", timeout)
+	}
+	if self.self {
+		return self.newProbe(cmp.Or(strings.Join(args, ""), "/livez"))
+	}
+	trusted, err := readAuthorities("--cacert", caCert)
+	if err != nil {
+		return selfProbe{}, err
+	}
+	return selfProbe{page: args[0], client: newProbeClient(trusted)}, checkPage(args[0])
+}
+
+func checkPage(page string) error {
 	u, err := url.Parse(page)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("URL %q: write it like http://127.0.0.1:48001/readyz", page)
-	case timeout <= 0:
-		return fmt.Errorf("--timeout %v: give more than 0", timeout)
 	}
 	return nil
 }
 
-// probeClient returns a client that makes one request without a proxy, and keeps no connection.
-func probeClient(caCert string) (*http.Client, error) {
-	trusted, err := readAuthorities("--cacert", caCert)
-	if err != nil {
-		return nil, err
-	}
+// newProbeClient returns a client that makes one request without a proxy, and keeps no connection.
+func newProbeClient(trusted *tls.Config) *http.Client {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trusted}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
-	}}, nil
+	}}
 }
 
 // readAuthorities returns a client's configuration that trusts the authorities in a file, or nil without a file.

@@ -26,8 +26,13 @@ func newRoot(env func(string) (string, bool), names ...string) *cobra.Command {
 leads, queues for leadership, and hands it over when it stops. The nodes meet in etcd,
 yours or one that goversed embeds.
 
-Every flag can also be given as an environment variable, shown in brackets behind it;
-the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
+Every flag can also be given as an environment variable, shown in brackets behind it, or in
+a file that --config names: YAML with a flag: value in each line, read once at the start. A flag
+of other commands has no effect there, so one file can serve all. The command line wins over the
+environment, and that over the file.
+
+With -o json a list is {"items": [...], "more": false}; watch and events write an object a line.
+Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		Example: `  # a first node, with its own etcd at 127.0.0.1:2379 that keeps data in ./goverse-data
   goversed node
 
@@ -58,6 +63,10 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   # empty a node of its shards before maintenance
   goversed drain 127.0.0.1:47002
 
+  # flags from a file, and completion of addresses and names in bash
+  goversed node --config /etc/goverse/goversed.yaml
+  source <(goversed completion bash)
+
   # what is wrong, and what rights a node needs at etcd
   goversed doctor
   goversed rbac`,
@@ -72,10 +81,18 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
+				return nil // what it completes reads the flags itself, and is silent
+			}
 			warnUnknownVariables(cmd, names)
-			return cli.WrapUsage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
+			if err := cli.WrapUsage(cmd.CommandPath(), cli.ApplyEnv(cmd, env)); err != nil || cmd.Name() == guardName {
+				return err // a guard has all its flags from its parent
+			}
+			return cli.ApplyFile(cmd)
 		},
 	}
+	root.PersistentFlags().String(cli.ConfigFlag, "", "YAML `file` with flags, as in etcd: 127.0.0.1:2379; read once at "+
+		"the start")
 	root.SetVersionTemplate(versionLine()) // it contains no template syntax
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
@@ -94,6 +111,9 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 			}
 		}
 	}
+	groupCommands(root)
+	cli.GroupFlags(root, flagGroups())
+	addCompletion(root, env)
 	cli.ShowEnv(root)
 	return root
 }

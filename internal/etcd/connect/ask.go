@@ -13,19 +13,21 @@ import (
 // that a cause is soon reported.
 const diagnoseAfter = time.Second / 2
 
+// noticeAfter is the time after diagnoseAfter at which OnWait is called although no cause was found yet.
+const noticeAfter = 300 * time.Millisecond
+
 // Ask calls question, which sends a request to etcd, until ctx ends. If there is no answer after half a second
 // it examines the addresses meanwhile. If a server there can never be etcd, Ask cancels the question; if etcd
 // may only be slow, it logs a warning. Errors are explained as by Explain, which names the rights in needs.
 // After ctx has ended, Ask blocks as long as Explain does.
 func (c Config) Ask(ctx context.Context, needs string, question func(ctx context.Context) error) error {
 	c = c.withDefaults()
-	said := c.newOutageLog(ctx)
-	return c.explain(ctx, c.runQuestion(ctx, question, said.logOutage), needs)
+	return c.explain(ctx, c.runQuestion(ctx, question, c.newOutageLog(ctx)), needs)
 }
 
-// runQuestion does the same as Ask but does not explain etcd's answers. While there is no answer yet, it calls away,
-// unless that is nil, with a cause that may pass. It does not call away after it has returned.
-func (c Config) runQuestion(ctx context.Context, question func(ctx context.Context) error, away func(*problem)) error {
+// runQuestion does the same as Ask but does not explain etcd's answers. While there is no answer yet, it reports to said
+// a cause that may pass. It reports nothing after it has returned.
+func (c Config) runQuestion(ctx context.Context, question func(ctx context.Context) error, said *outageLog) error {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	looking, stopLooking := context.WithCancel(context.WithoutCancel(ctx))
@@ -47,13 +49,19 @@ func (c Config) runQuestion(ctx context.Context, question func(ctx context.Conte
 		if looking.Err() != nil {
 			return // its finding is only that it was canceled
 		}
-		switch seen = p; {
-		case p.isPermanent():
+		if seen = p; p.isPermanent() {
 			giveUp()
-		case away != nil:
-			away(p)
+		} else {
+			said.logOutage(p)
 		}
 	})
+	if said.onWait != nil {
+		look.Go(func() {
+			if wait.For(waiting, diagnoseAfter+noticeAfter) {
+				said.reportWait(nil)
+			}
+		})
+	}
 	err := question(asking)
 	answered()
 	if err == nil || !isUnanswered(err) {

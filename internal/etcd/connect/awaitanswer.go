@@ -40,6 +40,7 @@ type Question struct {
 // seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
+	c.OnWait = nil // it logs, because it may take long
 	client, said := c.client, c.newOutageLog(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
 	var lasting *problem // a lasting cause, seen at every attempt since the time below
@@ -54,7 +55,7 @@ func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, 
 			ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 			defer cancel()
 			return q.Ask(ctx, client)
-		}, said.logOutage)
+		}, said)
 		if err == nil {
 			said.logRecovery()
 			return client, nil

@@ -38,6 +38,11 @@ type Config struct {
 	Logger hclog.Logger
 	// SettingNames names these settings in errors and in the log. Default FieldNames.
 	SettingNames SettingNames
+	// OnWait, if set, replaces the warnings of Connect and Ask. It is called while a request has no answer: when the
+	// cause is found, and 0.8 s after its start at the latest. Finding is the cause with the remedy, "" if it is not
+	// known yet; left is the time that the request may still take, 0 if it has no limit. OnWait may be called several
+	// times, also concurrently. It must not block.
+	OnWait func(finding string, left time.Duration)
 
 	// client is an existing client. If it is foreign, its TLS configuration is not accessible.
 	client  *clientv3.Client
@@ -89,7 +94,7 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	err := c.runQuestion(ctx, func(ctx context.Context) (err error) {
 		client, err = c.dialClient(ctx)
 		return err
-	}, c.newOutageLog(ctx).logOutage)
+	}, c.newOutageLog(ctx))
 	if err != nil {
 		return nil, c.explain(ctx, err, "")
 	}

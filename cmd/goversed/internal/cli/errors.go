@@ -58,7 +58,7 @@ func ExplainBadValue(err error, given string) error {
 }
 
 // ExplainBadFlag is ExplainBadValue for a flag on the command line of cmd. It also points out a flag of cmd that was
-// written with one dash instead of two.
+// written with one dash instead of two, and the flag that was probably meant by an unknown one.
 func ExplainBadFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag, value := bad.GetFlag(), bad.GetValue()
@@ -75,6 +75,9 @@ func ExplainBadFlag(cmd *cobra.Command, err error) error {
 		name, _, _ := strings.Cut(none.GetSpecifiedShortnames(), "=")
 		if cmd.Flags().Lookup(name) != nil {
 			return fmt.Errorf("-%s: write it with two dashes, as --%[1]s", name)
+		}
+		if name == "" {
+			return explainUnknownFlag(cmd, none)
 		}
 	}
 	return err

@@ -30,6 +30,12 @@ type Config struct {
 	// KillEvery is the interval at which the leader's process is killed. 0 means never. A kill waits until all
 	// nodes are queued, so that each one measures a regular succession.
 	KillEvery time.Duration
+	// EtcdListen is the host:port of etcd for clients. Default: a free port of 127.0.0.1.
+	EtcdListen string
+	// DefaultEtcd is the host:port that the user's commands take for etcd's without --etcd, "" for none.
+	DefaultEtcd string
+	// OtherPort makes Run take a free port instead of EtcdListen, and say so, if that is in use.
+	OtherPort bool
 	// Verbose shows the nodes' log from level info, not warn. It also shows etcd's warnings, which otherwise
 	// appear only when etcd fails.
 	Verbose bool
@@ -42,8 +48,10 @@ type Config struct {
 	// Terminal returns the size of the terminal at Stdout, in columns and rows. If it is nil, Stdout is not a
 	// terminal and receives plain lines only.
 	Terminal func() (columns, rows int)
-	// Stderr receives the logs line by line, each with the address of its node. If it is nil, they go to
-	// Stdout, between the events.
+	// Color makes the lines of a terminal colored.
+	Color bool
+	// Stderr receives the logs line by line, each with the address of its node. If it is nil, the logs are shown on
+	// Stdout: with Verbose between the events, and otherwise only their last lines, after a failure.
 	Stderr io.Writer
 	// Hurry, once closed, cuts the stop short by killing the processes that still run.
 	Hurry <-chan struct{}

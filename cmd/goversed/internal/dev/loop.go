@@ -116,13 +116,24 @@ func (l *eventLoop) run(ctx context.Context, changed <-chan struct{}, server *em
 
 // printEvent prints one event line that begins with the time since the start.
 func (l *eventLoop) printEvent(format string, args ...any) {
+	l.printStyled(plainStyle, format, args...)
+}
+
+// printStyled prints an event line in a style, if the output has colors.
+func (l *eventLoop) printStyled(how style, format string, args ...any) {
 	line := fmt.Sprintf("%8.3fs  ", time.Since(l.startedAt).Seconds()) + fmt.Sprintf(format, args...)
 	if l.cfg.Terminal == nil {
 		l.screen.printLines(line)
 		return
 	}
 	columns, _ := l.cfg.Terminal()
-	l.screen.printLines(wrapLine(line, columns, len("   1.234s  "))...)
+	lines := wrapLine(line, columns, len("   1.234s  "))
+	if l.cfg.Color {
+		for i := range lines {
+			lines[i] = how.paint(lines[i])
+		}
+	}
+	l.screen.printLines(lines...)
 }
 
 // runDue performs the actions that are due now.
@@ -203,7 +214,7 @@ func (l *eventLoop) applySnapshot(s *state.Snapshot, now time.Time) {
 			}
 			l.assignedSince = time.Time{}
 		}
-		l.printEvent("%s", h.describe())
+		l.printStyled(styleOf(h.kind), "%s", h.describe())
 	}
 	l.appliedSnapshot = s
 	for _, c := range l.slots {
@@ -243,7 +254,8 @@ func (l *eventLoop) drawTable(now time.Time) {
 	if l.cfg.Terminal == nil {
 		return
 	}
-	v := tableView{endpoint: l.endpoint, uptime: now.Sub(l.startedAt), kills: l.kills, killing: l.cfg.KillEvery > 0}
+	v := tableView{endpoint: l.endpoint, uptime: now.Sub(l.startedAt), kills: l.kills, killing: l.cfg.KillEvery > 0,
+		color: l.cfg.Color}
 	if l.appliedSnapshot != nil {
 		v.leader = l.appliedSnapshot.Leader().Address
 		v.ledFor = now.Sub(l.ledSince)

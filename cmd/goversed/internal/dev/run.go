@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,6 +16,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -32,9 +35,12 @@ func Run(ctx context.Context, cfg Config) error {
 	begun := time.Now()
 	screen := newScreen(cfg.Stdout, cfg.Terminal != nil)
 	defer screen.close()
-	logs := screen.printLine
-	if cfg.Stderr != nil {
+	logs, nodeLog := screen.printLine, &logTail{}
+	switch {
+	case cfg.Stderr != nil:
 		logs = toWriter(cfg.Stderr)
+	case !cfg.Verbose:
+		logs = nodeLog.addLine
 	}
 
 	dir, err := makeTempDir(os.TempDir())
@@ -47,28 +53,58 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Verbose {
 		etcdSays = logs
 	}
-	server, err := startDevEtcd(ctx, dir, etcdSays)
+	listen, err := cfg.chooseEtcdListen()
+	if err != nil {
+		return errors.Join(err, dir.release())
+	}
+	server, err := startDevEtcd(ctx, dir, listen, etcdSays)
 	if err != nil {
 		if ctx.Err() != nil {
 			return dir.release() // ctx ended during the start
 		}
-		etcdLog.emitLines(logs)
+		etcdLog.emitLines(screen.printLine)
 		return errors.Join(err, dir.release())
+	}
+	if listen != cfg.EtcdListen {
+		screen.printLine(fmt.Sprintf("%s is taken: etcd has another port, so give --etcd to the other commands",
+			cfg.EtcdListen))
 	}
 	err = runWithEtcd(ctx, cfg, begun, server, screen, logs)
 	if server.Err() != nil {
-		etcdLog.emitLines(logs)
+		etcdLog.emitLines(screen.printLine)
+	}
+	if err != nil {
+		nodeLog.emitLines(screen.printLine)
 	}
 	return errors.Join(err, server.Close(), dir.release())
 }
 
-func startDevEtcd(ctx context.Context, dir *tempDir, logs func(string)) (*embedetcd.Server, error) {
+// chooseEtcdListen returns the address at which etcd listens, "" for a free port.
+func (c Config) chooseEtcdListen() (string, error) {
+	if c.EtcdListen == "" {
+		return "", nil
+	}
+	err := port.Probe(c.EtcdListen)
+	switch {
+	case err == nil:
+		return c.EtcdListen, nil
+	case c.OtherPort:
+		return "", nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "", fmt.Errorf("--etcd-listen %s is taken: stop the process that listens there (ss -tanp shows it), or leave "+
+			"the flag out", c.EtcdListen)
+	}
+	return "", fmt.Errorf("--etcd-listen %s: give an address and a port that this machine may listen at, like "+
+		"127.0.0.1:2379 (%w)", c.EtcdListen, err)
+}
+
+func startDevEtcd(ctx context.Context, dir *tempDir, listen string, logs func(string)) (*embedetcd.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	// The data is temporary, so it need not reach the disk.
 	return embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{
-		DataDir: filepath.Join(dir.path, "etcd"),
-		Logger:  newWarnLogger("etcd", logs),
+		DataDir: filepath.Join(dir.path, "etcd"), ListenClient: listen,
+		Logger: newWarnLogger("etcd", logs),
 	}))
 }
 
@@ -119,6 +155,9 @@ func runWithEtcd(ctx context.Context, cfg Config, begun time.Time, server *embed
 // greetingLines returns the lines that show what runs and which commands to try in another shell.
 func greetingLines(cfg Config, endpoint, http string) []string {
 	at := " --etcd " + endpoint
+	if cfg.DefaultEtcd != "" && strings.TrimPrefix(endpoint, "http://") == cfg.DefaultEtcd {
+		at = ""
+	}
 	lines := []string{
 		fmt.Sprintf("etcd at %s, %s under %s with a TTL of %v",
 			endpoint, formatCount(cfg.Nodes, "node process", "node processes"), devPrefix, cfg.TTL),
@@ -126,7 +165,7 @@ func greetingLines(cfg Config, endpoint, http string) []string {
 		"  " + cfg.Program + " status" + at,
 		"  " + cfg.Program + " shards" + at,
 		"  " + cfg.Program + " resign" + at,
-		"  " + cfg.Program + " node" + at,
+		"  " + cfg.Program + " node --etcd " + endpoint,
 		"  curl http://" + http + "/cluster/status",
 		"and in a browser: " + dashboardURL(http),
 	}

@@ -184,6 +184,38 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 	r.requireNothingLeft(t)
 }
 
+// The timeline of a terminal has events and no log, unless that is asked for. A taken port of etcd is replaced.
+func TestRunShowsNoLogLines(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	at := taken.Addr().String()
+	r := startRun(t, Config{Nodes: 1, EtcdListen: at, OtherPort: true, DefaultEtcd: at, Color: true,
+		Terminal: func() (int, int) { return 200, 50 }})
+	r.out.awaitMatch(t, `\x1b\[1;32m +\d+\.\d+s  \S+ leads \(token \d+\)[^\n]*\x1b\[0m\n`)
+	r.stop()
+	require.NoError(t, r.waitStopped(t))
+	require.NotContains(t, r.out.String(), "joined at", "the log's line")
+	require.Contains(t, r.out.String(), at+" is taken: etcd has another port, so give --etcd to the other commands\n")
+	require.Regexp(t, ` status --etcd 127\.0\.0\.1:\d+\n`, r.out.String())
+}
+
+// At the address that commands look at anyway, none needs --etcd.
+func TestGreetingAtTheDefault(t *testing.T) {
+	cfg := Config{Nodes: 3, TTL: 10 * time.Second, Program: "goversed", DefaultEtcd: "127.0.0.1:2379"}
+	require.Equal(t, "  goversed status", greetingLines(cfg, "127.0.0.1:2379", "h:1")[2])
+	require.Equal(t, "  goversed status --etcd 127.0.0.1:2380", greetingLines(cfg, "127.0.0.1:2380", "h:1")[2])
+}
+
+// A failure shows the last lines of the nodes' logs.
+func TestRunShowsLogsAfterAFailure(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	r := startRun(t, Config{Nodes: 1, Command: []string{self, "never"}})
+	require.Error(t, r.waitStopped(t))
+	require.Regexp(t, `(?m)^\[127\.0\.0\.1:\d+\] these words are the last$`, r.out.String())
+}
+
 // The log lines of a node show its address, and respect the log level.
 func TestRunPassesLogsOn(t *testing.T) {
 	logs := newOutputRecorder()

@@ -107,7 +107,7 @@ func (l *eventLoop) handleProcessEnd(c *nodeSlot, p *nodeProcess, how string, no
 		when = "in " + formatDuration(wait)
 	}
 	c.restartAt = now.Add(wait)
-	l.printEvent("%s ended by itself (%s), to be replaced %s", c.address, how, when)
+	l.printStyled(badStyle, "%s ended by itself (%s), to be replaced %s", c.address, how, when)
 }
 
 // restartElsewhere starts a node that never registered again, at other ports.
@@ -116,7 +116,7 @@ func (l *eventLoop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 		l.fail(fmt.Errorf("dev: a node could not be started, see what it said: %s", how))
 		return
 	}
-	l.printEvent("%s did not start (%s), trying other ports", c.address, how)
+	l.printStyled(badStyle, "%s did not start (%s), trying other ports", c.address, how)
 	addresses, err := port.Servers.Loopback(2)
 	if err != nil {
 		l.fail(fmt.Errorf("dev: %w", err))
@@ -178,7 +178,8 @@ func (l *eventLoop) killLeader() {
 	chosen.process.signal(os.Kill)
 	l.pendingKill, l.nextKill = &leaderKill{token: leader.Token, at: at}, at.Add(l.cfg.KillEvery)
 	l.kills++
-	l.printEvent("%s killed: the leader with token %d, process %d", chosen.address, leader.Token, chosen.process.pid())
+	l.printStyled(badStyle, "%s killed: the leader with token %d, process %d", chosen.address, leader.Token,
+		chosen.process.pid())
 }
 
 // countOpenKills returns the number of kills that no leader followed yet.

@@ -118,6 +118,7 @@ type tableView struct {
 	shards       int // 0 while there is no map
 	// dashboard is the URL of a running node's dashboard, "" while no node's process runs.
 	dashboard string
+	color     bool
 	rows      []tableRow
 }
 
@@ -126,7 +127,6 @@ const dashboardLines = 16
 
 // render lays the view out in at most the given columns and rows of a terminal.
 func (v tableView) render(columns, lines int) []string {
-	const bold, plain = "\x1b[1m", "\x1b[0m"
 	leader := "no leader"
 	if v.leader != "" {
 		leader = fmt.Sprintf("leader %s for %s", v.leader, formatDuration(v.ledFor))
@@ -164,11 +164,7 @@ func (v tableView) render(columns, lines int) []string {
 			}
 			fmt.Fprintf(&b, "%-*s", wide[i], cell)
 		}
-		line := clipLine(strings.TrimRight(b.String(), " "), columns)
-		if r.leads {
-			line = bold + line + plain
-		}
-		out = append(out, line)
+		out = append(out, rowStyle(r, v.color).paint(clipLine(strings.TrimRight(b.String(), " "), columns)))
 	}
 	if left > 0 {
 		out = append(out, clipLine(fmt.Sprintf("and %d more: make the window higher", left), columns))

@@ -78,6 +78,11 @@ func TestRender(t *testing.T) {
 		"etcd 127.0.0.1:20000, Ctrl-C ends",
 	}, v.render(80, 24))
 
+	colored := v
+	colored.color = true
+	require.Equal(t, strings.Replace(v.render(80, 24)[3], "\x1b[1m", "\x1b[1;32m", 1), colored.render(80, 24)[3])
+	require.Equal(t, "\x1b[33m"+v.render(80, 24)[4]+"\x1b[0m", colored.render(80, 24)[4])
+
 	v.served, v.shards = 8190, 8192
 	require.Equal(t, "8190 of 8192 shards served, etcd 127.0.0.1:20000, Ctrl-C ends", v.render(80, 24)[5])
 

@@ -63,10 +63,19 @@ func Etcd(cfg cluster.Config) connect.Config {
 		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, SettingNames: connect.FlagNames}
 }
 
+// Option changes a setting of an Operator.
+type Option func(*Operator)
+
+// OnWait makes an Operator call wait, instead of logging a warning, once a request has waited for etcd for half a
+// second or somewhat more; see connect.Config.OnWait.
+func OnWait(wait func(finding string, left time.Duration)) Option {
+	return func(o *Operator) { o.etcd.OnWait = wait }
+}
+
 // Open checks the configuration and creates the client. With a user it also logs in to etcd, within timeout or until
 // ctx ends. Errors about the configuration match those of cluster.Config; others match cluster.ErrEtcdUnreachable,
 // cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
-func Open(ctx context.Context, cfg cluster.Config, timeout time.Duration) (*Operator, error) {
+func Open(ctx context.Context, cfg cluster.Config, timeout time.Duration, opts ...Option) (*Operator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,6 +85,9 @@ func Open(ctx context.Context, cfg cluster.Config, timeout time.Duration) (*Oper
 	}
 	cfg.DialTimeout = timeout
 	o := &Operator{etcd: Etcd(cfg), keys: keys}
+	for _, opt := range opts {
+		opt(o)
+	}
 	if o.client, err = o.etcd.Connect(ctx); err != nil {
 		return nil, err
 	}
