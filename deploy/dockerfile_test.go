@@ -83,7 +83,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	health := commands[*instructions.HealthCheckCommand](all["goversed"])
 	require.Len(t, health, 1)
-	require.Equal(t, []string{"CMD", "/goversed", "probe", "http://127.0.0.1:48001/livez"}, health[0].Health.Test)
+	require.Equal(t, []string{"CMD", "/goversed", "probe", "--self"}, health[0].Health.Test)
 }
 
 // image creates the files of an image with the Dockerfile's own steps. It runs the stage "build" in a copy of
@@ -193,7 +193,7 @@ func TestImageRuns(t *testing.T) {
 	}
 	health := commands[*instructions.HealthCheckCommand](all["goversed"])[0].Health.Test[1:]
 	require.Eventually(t, func() bool { return inside(health...) == nil }, time.Minute, 100*time.Millisecond)
-	ready := append(slices.Clone(health[:len(health)-1]), strings.Replace(health[len(health)-1], "/livez", "/readyz", 1))
+	ready := append(slices.Clone(health), "/readyz")
 	require.Eventually(t, func() bool { return inside(ready...) == nil }, time.Minute, 100*time.Millisecond)
 	require.NoError(t, inside("/goversed", "leader"))
 	require.Error(t, inside("/goversed", "probe", "http://127.0.0.1:48001/no-such-page"), "the check can fail")

@@ -202,6 +202,11 @@ func TestKubernetes(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(env["GOVERSE_ETCD_PASSWORD_FILE"], container.VolumeMounts[0].MountPath+"/"))
 
+	// Reads stay routed while etcd is away, and no probe restarts a node for that.
+	require.Equal(t, "/readyz/reads", container.ReadinessProbe.HTTPGet.Path)
+	require.Equal(t, "/livez", container.LivenessProbe.HTTPGet.Path)
+	require.Equal(t, "/livez", container.StartupProbe.HTTPGet.Path)
+
 	// The drain and the stop fit into the pod's termination time.
 	drain := container.Lifecycle.PreStop.Exec.Command
 	draining, err := time.ParseDuration(drain[len(drain)-1])

@@ -49,6 +49,32 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
+// The unit of a command: its stop leaves time for the release, and systemd signals goversed alone.
+func TestSystemdExecUnit(t *testing.T) {
+	service := options(t, read(t, "systemd", "goversed-exec@.service"))
+	words := strings.Fields(service["Service.ExecStart"])
+	require.Equal(t, []string{"/usr/local/bin/goversed", "exec", "--election", "%i", "--grace"}, words[:5])
+	require.Equal(t, []string{"--", "$COMMAND"}, words[6:])
+	grace, err := time.ParseDuration(words[5])
+	require.NoError(t, err)
+	stop, err := time.ParseDuration(service["Service.TimeoutStopSec"])
+	require.NoError(t, err)
+	require.Greater(t, stop, grace+10*time.Second)
+	require.Equal(t, "mixed", service["Service.KillMode"])
+	require.Equal(t, "always", service["Service.Restart"])
+	require.Equal(t, "2 126 127", service["Service.RestartPreventExitStatus"])
+	require.Equal(t, "/etc/goverse/exec/%i.env", service["Service.EnvironmentFile"])
+	command := false
+	for line := range strings.Lines(read(t, "systemd", "exec", "outbox.env")) {
+		name, _, is := strings.Cut(strings.TrimPrefix(line, "#"), "=")
+		command = command || name == "COMMAND"
+		if is && strings.HasPrefix(name, "GOVERSE_") {
+			require.True(t, isVariable(t, name), name)
+		}
+	}
+	require.True(t, command)
+}
+
 // systemd itself accepts the unit and its drop-ins, and rates the service's access to the host as low.
 func TestSystemdVerifies(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -85,6 +111,12 @@ func TestSystemdVerifies(t *testing.T) {
 	security := analyze("security", "--offline=true", "--no-pager", "--threshold=20", "./goversed.service")
 	require.Contains(t, security, "Overall exposure level", security)
 	require.NotContains(t, security, "exit status", security)
+
+	exec := strings.Replace(read(t, "systemd", "goversed-exec@.service"), "/usr/local/bin/goversed", program, 1)
+	write("goversed-exec@outbox.service", exec)
+	require.Empty(t, analyze("verify", "./goversed-exec@outbox.service"))
+	write("goversed-exec@outbox.service", strings.Replace(exec, "KillMode=mixed", "KillMode=mixing", 1))
+	require.NotEmpty(t, analyze("verify", "./goversed-exec@outbox.service"), "it sees what is wrong")
 
 	write("goversed.service", strings.Replace(text, "ProtectSystem=strict", "ProtectSystem=strictly", 1))
 	require.NotEmpty(t, analyze("verify", "./goversed.service"), "it sees what is wrong")
