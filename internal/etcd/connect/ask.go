@@ -25,8 +25,8 @@ func (c Config) Ask(ctx context.Context, needs string, question func(ctx context
 	return c.explain(ctx, c.runQuestion(ctx, question, c.newOutageLog(ctx)), needs)
 }
 
-// runQuestion does the same as Ask but does not explain etcd's answers. While there is no answer yet, it reports to said
-// a cause that may pass. It reports nothing after it has returned.
+// runQuestion does the same as Ask but does not explain etcd's answers. While there is no answer yet, it reports to
+// said a cause that may pass. It reports nothing after it has returned.
 func (c Config) runQuestion(ctx context.Context, question func(ctx context.Context) error, said *outageLog) error {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
