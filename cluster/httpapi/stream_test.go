@@ -188,7 +188,8 @@ func TestStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2)
+	// On a busy machine no session may be lost, and that etcd is silent takes a third of the TTL to notice.
+	c := clustertest.New(t, 2, clustertest.WithTTL(15), clustertest.WithPatience(time.Minute))
 	first, second := c.Node(0), c.Node(1)
 	c.WaitLeaderIs(first.Address())
 	h := New(second.Cluster(), Options{})
@@ -208,7 +209,8 @@ func TestEvents(t *testing.T) {
 	c.Eventually(elected(first.Address()), "it is in the log")
 	require.Len(t, read[Events](t, h, "/cluster/events?limit=1").Events, 1)
 	require.Empty(t, read[Events](t, h, "/cluster/events?since=2099-01-01T00:00:00Z").Events)
-	require.Equal(t, page.Events, read[Events](t, h, "/cluster/events?since=1h").Events)
+	recent := read[Events](t, h, "/cluster/events?since=1h").Events
+	require.Subset(t, recent, page.Events, "and perhaps events recorded since")
 	for _, query := range []string{"?limit=0", "?limit=x", "?since=yesterday", "?limit=1&limit=2", "?after=x",
 		"?since=%zz"} {
 		require.Equal(t, http.StatusBadRequest, call(h, http.MethodGet, "/cluster/events"+query).Code, query)
