@@ -13,7 +13,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
@@ -81,7 +80,7 @@ func TestStopLeavesNothing(t *testing.T) {
 }
 
 // keysLeft returns all keys except the shard map and the event log, which belong to no node.
-func keysLeft(t *testing.T, etcd *embedetcd.Server) []string {
+func keysLeft(t *testing.T, etcd *etcdtest.Server) []string {
 	t.Helper()
 	resp, err := etcd.Client().Get(etcdtest.Context(t), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)

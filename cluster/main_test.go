@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/leaktest"
@@ -19,7 +18,7 @@ func TestMain(m *testing.M) {
 }
 
 // newCluster returns a cluster at address that is not started.
-func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {
+func newCluster(t *testing.T, etcd *etcdtest.Server, address string, change ...func(*Config)) *Cluster {
 	t.Helper()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
 	require.NoError(t, err)
@@ -33,7 +32,7 @@ func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...
 	return c
 }
 
-func start(t *testing.T, etcd *embedetcd.Server, change ...func(*Config)) *Cluster {
+func start(t *testing.T, etcd *etcdtest.Server, change ...func(*Config)) *Cluster {
 	t.Helper()
 	c := newCluster(t, etcd, "127.0.0.1:0", change...)
 	require.NoError(t, c.Start(etcdtest.Context(t)))

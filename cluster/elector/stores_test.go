@@ -13,7 +13,6 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -27,7 +26,7 @@ func TestMemoryConforms(t *testing.T) {
 type testBed struct {
 	*testing.T
 	ctx    context.Context
-	server *embedetcd.Server
+	server *etcdtest.Server
 	keys   state.Keys
 	names  atomic.Int64
 }

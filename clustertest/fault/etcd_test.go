@@ -9,19 +9,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // etcd starts a server for the test. The test fails if goroutines of it, or of the test, are left.
-func etcd(t *testing.T) *embedetcd.Server {
+func etcd(t *testing.T) *etcdtest.Server {
 	t.Helper()
 	noLeaks(t)
 	return etcdtest.Start(t)
 }
 
 // through returns a relay to a server, and a client that connects through it.
-func through(t *testing.T, s *embedetcd.Server) (*Relay, *clientv3.Client) {
+func through(t *testing.T, s *etcdtest.Server) (*Relay, *clientv3.Client) {
 	t.Helper()
 	r, err := NewRelay(s.Endpoint())
 	require.NoError(t, err)

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -35,7 +34,7 @@ type served struct {
 // copies are cron processes with one etcd.
 type copies struct {
 	t    *testing.T
-	etcd *embedetcd.Server
+	etcd *etcdtest.Server
 	out  string
 	all  map[int]*fault.Process
 }

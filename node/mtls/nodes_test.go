@@ -22,7 +22,6 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -47,7 +46,7 @@ type member struct {
 }
 
 // join starts a member with probe objects.
-func join(t *testing.T, etcd *embedetcd.Server, w *probepb.World, f certtest.Files) *member {
+func join(t *testing.T, etcd *etcdtest.Server, w *probepb.World, f certtest.Files) *member {
 	t.Helper()
 	m := &member{files: f, log: &logtest.Buffer{}, certs: load(t, config(f))}
 	etcdClient := etcdtest.Dial(t, etcd.Endpoint())
@@ -85,7 +84,7 @@ func (m *member) kill() {
 	_ = m.node.Close() // always nil
 }
 
-func three(t *testing.T, a *certtest.Authority) (*embedetcd.Server, *probepb.World, []*member) {
+func three(t *testing.T, a *certtest.Authority) (*etcdtest.Server, *probepb.World, []*member) {
 	t.Helper()
 	etcd, w := etcdtest.Start(t), &probepb.World{}
 	var all []*member

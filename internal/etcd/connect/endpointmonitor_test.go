@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -50,7 +49,7 @@ func TestAdvertisedAddresses(t *testing.T) {
 			var mu sync.Mutex
 			own := ""
 			advertised := forward(t, func() string { mu.Lock(); defer mu.Unlock(); return c.leads(own) })
-			server, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{AdvertiseClient: advertised}))
+			server, err := etcdtest.StartWith(t.Context(), etcdtest.Config{AdvertiseClient: advertised})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, server.Close()) })
 			mu.Lock()
@@ -195,8 +194,8 @@ func TestTheTLSOfTheMomentDoesNotReturn(t *testing.T) {
 		a := certtest.NewAuthority(t)
 		f := certtest.NewFiles(t)
 		f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-		server, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{
-			ClientTLS: embedetcd.TLS{CertFile: f.Cert, KeyFile: f.Key}}))
+		server, err := etcdtest.StartWith(t.Context(), etcdtest.Config{
+			ClientTLS: etcdtest.TLS{CertFile: f.Cert, KeyFile: f.Key}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, server.Close()) })
 		roots := x509.NewCertPool()

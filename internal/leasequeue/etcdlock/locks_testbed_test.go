@@ -17,13 +17,13 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
 )
@@ -63,7 +63,7 @@ type lockNode struct {
 type lockTestBed struct {
 	dir      string
 	keys     state.Keys
-	etcd     *embedetcd.Server
+	etcd     *etcdtest.Server
 	endpoint string
 	client   *clientv3.Client // without faults
 	nodes    []*lockNode
@@ -131,8 +131,8 @@ func newLockTestBed(ctx context.Context, dir string, mutant lockMutant) (_ *lock
 
 // startEtcd starts etcd, or restarts it on its data and its port.
 func (bed *lockTestBed) startEtcd(ctx context.Context) (err error) {
-	cfg := embedetcd.TestTiming(embedetcd.Config{DataDir: filepath.Join(bed.dir, "etcd"), ListenClient: bed.endpoint})
-	if bed.etcd, err = embedetcd.Start(ctx, cfg); err == nil {
+	cfg := etcdtest.Config{DataDir: filepath.Join(bed.dir, "etcd"), ListenClient: bed.endpoint}
+	if bed.etcd, err = etcdtest.StartWith(ctx, cfg); err == nil {
 		bed.endpoint = bed.etcd.Endpoint()
 	}
 	return err

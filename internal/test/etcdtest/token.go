@@ -7,14 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/goverse/goverse/embedetcd"
 )
 
 // EnableUser turns on etcd's access control, and returns a client of root and one of another user that may read and
 // write all keys. forget makes etcd forget the other user's tokens, as it does when a password is set. The
 // client then logs in again, but etcd refuses each further watch on a stream that was opened before.
-func EnableUser(t testing.TB, server *embedetcd.Server) (root, client *clientv3.Client, forget func()) {
+func EnableUser(t testing.TB, server *Server) (root, client *clientv3.Client, forget func()) {
 	t.Helper()
 	const name, password = "u", "secret"
 	EnableAuth(t, server.Client(), password, name)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // denyingTerm answers transactions with an error.
@@ -135,7 +135,7 @@ func TestFollowFindsForeignHands(t *testing.T) {
 
 // TestFollowThatMissesTheEndSaysSo checks that Follow returns an error if it cannot catch up.
 func TestFollowThatMissesTheEndSaysSo(t *testing.T) {
-	etcd, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{}))
+	etcd, err := etcdtest.StartWith(t.Context(), etcdtest.Config{})
 	require.NoError(t, err)
 	g := NewRecorder(&recordedOutput{}, "test").Register("a", etcd.Client(), key)
 	g.Write(t.Context(), unfencedTerm{3, etcd.Client()})

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -231,7 +231,7 @@ func (a *requestSource) replaceLeases(of int, r *pb.RangeResponse) {
 func TestAnswersAsEtcdDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
+	server, err := etcdtest.StartWith(ctx, etcdtest.Config{})
 	require.NoError(t, err)
 	defer func() { _ = server.Close() }()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()})

@@ -140,7 +140,7 @@ func TestNoSpace(t *testing.T) {
 
 func TestLongerTTLThanAskedFor(t *testing.T) {
 	t.Parallel()
-	etcd, err := embedetcd.Start(etcdtest.Context(t), embedetcd.Config{UnsafeNoFsync: true}) // etcd's default timing
+	etcd, err := etcdtest.StartWith(etcdtest.Context(t), etcdtest.Config{DefaultTiming: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = etcd.Close() })
 	requireFound(t, examineEtcd(t, etcd.Endpoint(), withTTL(time.Second)), diagnosis.CheckTTL, diagnosis.Warning,

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // startWatch runs Watch and sends the views it shows.
@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 
 func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	t.Parallel()
-	e, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	e, err := etcdtest.StartWith(testContext(t), etcdtest.Config{})
 	require.NoError(t, err)
 	defer func() { _ = e.Close() }() // closing again is fine
 	views, _ := startWatch(t, openOperatorAt(t, e.Endpoint()))

@@ -8,14 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // startEtcd starts an etcd for a parallel test, with a context that ends only if the test hangs. Both end with
 // the test.
-func startEtcd(t *testing.T) (context.Context, *embedetcd.Server, state.Keys) {
+func startEtcd(t *testing.T) (context.Context, *etcdtest.Server, state.Keys) {
 	t.Helper()
 	t.Parallel()
 	keys, err := state.NewKeys("/goverse")
