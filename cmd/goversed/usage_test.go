@@ -84,10 +84,10 @@ func TestBadCommandLines(t *testing.T) {
 		"locks --limit -1":                      "--limit -1: give a number from 1 up, or 0 for all",
 		"shards --shard-window 1s": "unknown flag: --shard-window: it is a flag of goversed node and " +
 			"goversed shards plan; see goversed shards --help",
-		"status --ouput json":    "unknown flag: --ouput: did you mean --output?; see goversed status --help",
-		"node --crash-grace 1s":  "unknown flag: --crash-grace: did you mean --crash-grace-period?",
-		"elections --conf x":     "unknown flag: --conf: did you mean --config?",
-		"events --name-prefix a": "unknown flag: --name-prefix: it is a flag of other commands, such as goversed ef",
+		"status --ouput json":         "unknown flag: --ouput: did you mean --output?; see goversed status --help",
+		"node --crash-grce-period 1s": "unknown flag: --crash-grce-period: did you mean --crash-grace-period?",
+		"elections --conf x":          "unknown flag: --conf: did you mean --config?",
+		"events --name-prefix a":      "unknown flag: --name-prefix: it is a flag of other commands, such as goversed ef",
 
 		"objects alice bob":                      `unexpected argument "bob": one key at a time`,
 		`objects "alice`:                         `KEY "alice: what begins with a quotation mark is to be quoted`,
