@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -42,7 +43,14 @@ var (
 	ErrStopped = lifecycle.ErrStopped
 	// ErrAddressTaken is returned by Start when another living node is registered at the node's address.
 	ErrAddressTaken = membership.ErrAddressTaken
+	// ErrFormat is returned by Start when the cluster uses a format that this release of Goverse does not read, and
+	// matched by the errors about records in such a format. The process has then written nothing. See FormatError.
+	ErrFormat = format.ErrFormat
 )
+
+// FormatError holds what is in a format that this process does not read, that format, and those that it reads. It
+// matches ErrFormat. Its text names both releases, as far as they are known, and the remedy.
+type FormatError = format.Error
 
 // UnfinishedError is returned by a list (of elections, locks or effects) if ctx reached its deadline before
 // everything was read. The items read until then are returned with it. To go on, set the next Query's After to

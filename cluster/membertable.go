@@ -28,6 +28,10 @@ const (
 type MemberTable struct {
 	Revision int64       `json:"revision"`
 	Members  []MemberRow `json:"members"` // by address
+	// Format is the format of records and messages that the cluster may use: the newest that all members read. FormatBy
+	// is the member that decides it, because it runs the oldest release.
+	Format   int    `json:"format"`
+	FormatBy string `json:"format_by"`
 }
 
 // MemberRow is a member, with what other nodes know about it.
@@ -67,7 +71,10 @@ func (c *Cluster) MemberTable() (MemberTable, error) {
 // not answered and to how many watchers.
 func newMemberTable(s *state.Snapshot, since func(memberIncarnation) time.Time,
 	silent func(*state.Snapshot, *state.Member) (time.Duration, int)) MemberTable {
-	t := MemberTable{Revision: s.Revision, Members: []MemberRow{}}
+	t := MemberTable{Revision: s.Revision, Members: []MemberRow{}, Format: s.Format().Format}
+	if by := s.Format().DecidedBy; by != nil {
+		t.FormatBy = by.Address
+	}
 	shards, _ := shardview.New(s) // without a map no member owns a shard
 	leader := s.Leader()
 	for _, m := range s.RegisteredMembers() {

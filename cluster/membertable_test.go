@@ -44,6 +44,8 @@ func TestMemberTable(t *testing.T) {
 	table := newMemberTable(s, func(who memberIncarnation) time.Time { return at.Add(time.Duration(who.incarnation)) },
 		answers)
 	require.EqualValues(t, 40, table.Revision)
+	require.Equal(t, 1, table.Format)
+	require.Equal(t, "a:1", table.FormatBy)
 	type row struct {
 		state     MemberState
 		place     int

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/basetest"
@@ -101,11 +102,13 @@ func TestMembersOfASnapshot(t *testing.T) {
 	before := state.BuildSnapshot(keys, 1, 9, []state.KV{
 		record("a:1", 2, state.Record{Weight: 3, Shards: 8, Labels: labels, ElectionFailed: true, Reason: "denied"}),
 		record("b:1", 3, state.Record{ElectionOnly: true, Observer: true, Reason: "of the past"}),
-		record("c:1", 4, state.Record{})})
+		record("c:1", 4, state.Record{Goverse: "v0.9.0", Formats: format.Range{Oldest: 1, Newest: 2}})})
 	require.Equal(t, []Member{
-		{Address: "a:1", Incarnation: 2, Weight: 3, Shards: 8, Labels: labels, ElectionFailed: "denied"},
-		{Address: "b:1", Incarnation: 3, Weight: 1, ElectionOnly: true, Observer: true},
-		{Address: "c:1", Incarnation: 4, Weight: 1}}, membersOf(before))
+		{Address: "a:1", Incarnation: 2, Weight: 3, Shards: 8, Labels: labels, ElectionFailed: "denied",
+			OldestFormat: 1, NewestFormat: 1},
+		{Address: "b:1", Incarnation: 3, Weight: 1, ElectionOnly: true, Observer: true, OldestFormat: 1, NewestFormat: 1},
+		{Address: "c:1", Incarnation: 4, Weight: 1, Goverse: "v0.9.0", OldestFormat: 1, NewestFormat: 2}},
+		membersOf(before))
 
 	lingering := before.WithLingering(state.LingeringState{Member: before.Member("c:1")})
 	require.NotNil(t, lingering.Member("c:1"))

@@ -35,6 +35,11 @@ type Member struct {
 	ElectionFailed string `json:"election_failed"`
 	// RoundTrip is the duration of its requests to etcd, in coarse steps.
 	RoundTrip time.Duration `json:"round_trip_ns"`
+	// Goverse is the release of Goverse that it runs, "" if it publishes none.
+	Goverse string `json:"goverse"`
+	// OldestFormat and NewestFormat are the ends of the range of formats that it reads.
+	OldestFormat int `json:"oldest_format"`
+	NewestFormat int `json:"newest_format"`
 }
 
 // MemberOf returns the member that a snapshot's record describes. The caller owns it.
@@ -43,7 +48,8 @@ func MemberOf(m *state.Member) Member {
 		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels),
 		Weight: max(m.Weight, 1), Shards: m.Shards,
 		Observer: m.Observer, ElectionOnly: m.ElectionOnly, Draining: m.Draining, Stopping: m.Stopping,
-		RoundTrip: m.Record.RoundTrip()}
+		RoundTrip: m.Record.RoundTrip(), Goverse: m.Goverse, OldestFormat: m.ReadFormats().Oldest,
+		NewestFormat: m.ReadFormats().Newest}
 	if m.ElectionFailed {
 		out.ElectionFailed = m.Reason
 	}

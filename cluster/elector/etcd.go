@@ -3,7 +3,6 @@ package elector
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -21,6 +21,7 @@ import (
 type Etcd struct {
 	client *clientv3.Client
 	key    string
+	rests  format.RestCache
 }
 
 // EtcdConfig configures a lease store in etcd. Client and Name are required.
@@ -71,6 +72,10 @@ type etcdRecord struct {
 	LeaderTransitions int64         `json:"leaderTransitions"`
 }
 
+// ErrFormat is matched by the error of a store whose record this release does not read, because a newer release of
+// Goverse wrote it. The text names both formats. The record is left as it is, and the candidate never leads.
+var ErrFormat = format.ErrFormat
+
 // GetLease implements [LeaseStore].
 func (e *Etcd) GetLease(ctx context.Context) (Lease, error) {
 	resp, err := e.client.Get(clientv3.WithRequireLeader(ctx), e.key)
@@ -81,9 +86,14 @@ func (e *Etcd) GetLease(ctx context.Context) (Lease, error) {
 		return Lease{}, ErrNotFound
 	}
 	var r etcdRecord
-	if err := json.Unmarshal(resp.Kvs[0].Value, &r); err != nil {
+	rest, err := format.Decode(e.key, resp.Kvs[0].Value, &r)
+	switch {
+	case errors.Is(err, ErrFormat):
+		return Lease{}, err
+	case err != nil:
 		return Lease{}, fmt.Errorf("%s holds no lease record; delete it if nothing else uses it: %w", e.key, err)
 	}
+	e.rests.Keep(e.key, resp.Kvs[0].ModRevision, rest)
 	return leaseOf(r, resp.Kvs[0].ModRevision), nil
 }
 
@@ -104,7 +114,8 @@ func (e *Etcd) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 // writeLease writes the record if its ModRevision is the given one; otherwise it returns other.
 func (e *Etcd) writeLease(ctx context.Context, modified int64, l Lease, other error) (Lease, error) {
 	r := etcdRecord{l.HolderIdentity, l.HolderInstance, l.LeaseDuration, l.AcquireTime, l.RenewTime, l.LeaderTransitions}
-	value, err := json.Marshal(r)
+	rest := e.rests.Rest(e.key, modified)
+	value, err := format.Encode(r, rest)
 	if err != nil {
 		return Lease{}, fmt.Errorf("write %s: %w", e.key, err)
 	}
@@ -117,6 +128,7 @@ func (e *Etcd) writeLease(ctx context.Context, modified int64, l Lease, other er
 	case !resp.Succeeded:
 		return Lease{}, other
 	}
+	e.rests.Keep(e.key, resp.Header.Revision, rest)
 	return leaseOf(r, resp.Header.Revision), nil
 }
 

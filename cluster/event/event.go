@@ -82,13 +82,16 @@ const (
 	// FallbackLeft means that Node, with Token, no longer leads in fallback: the election works again, a member
 	// with a smaller address has appeared, or Node is gone.
 	FallbackLeft Type = "fallback_left"
+	// FormatChanged means that the cluster may use another format of its records and messages, ClusterFormat. Node is
+	// the member that decides it, because it runs the oldest release.
+	FormatChanged Type = "format_changed"
 )
 
 // Types returns all types. Their order is that of events which occur at the same instant: causes come first.
 func Types() []Type {
 	return []Type{SessionLost, NodeSilent, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
 		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, NodeLeft,
-		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced}
+		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced, FormatChanged}
 }
 
 // Field is the name of the log field that holds an event's type.
@@ -124,6 +127,8 @@ type Event struct {
 	// Generation and Moved are set for ShardsRebalanced only.
 	Generation int64 `json:"generation,omitempty"`
 	Moved      int   `json:"moved,omitempty"`
+	// ClusterFormat is set for FormatChanged only.
+	ClusterFormat int `json:"cluster_format,omitempty"`
 	// RecordedBy is the advertise address of the node that recorded the event.
 	RecordedBy string `json:"recorded_by,omitempty"`
 }

@@ -16,6 +16,10 @@ type Nodes struct {
 	Truncated bool   `json:"truncated"`      // there are more behind the last
 	Next      string `json:"next,omitempty"` // the value of ?after= for those, unchanged
 	Nodes     []Node `json:"nodes"`          // by address
+	// Format is the format of records and messages that the cluster may use: the newest that all nodes read. FormatBy is
+	// the node that decides it, because it runs the oldest release.
+	Format   int    `json:"format"`
+	FormatBy string `json:"format_by"`
 }
 
 // Node is one registered node.
@@ -54,6 +58,11 @@ type Node struct {
 	// nodes that report this. Both are absent while it answers.
 	SilentSeconds int64 `json:"silent_seconds,omitempty"`
 	SilentTo      int   `json:"silent_to,omitempty"`
+	// Goverse is the release of Goverse that it runs, "" if it publishes none. OldestFormat and NewestFormat are the ends
+	// of the range of formats that it reads.
+	Goverse      string `json:"goverse"`
+	OldestFormat int    `json:"oldest_format"`
+	NewestFormat int    `json:"newest_format"`
 }
 
 // HealthSuspected is the Node.Health of a node that another one accuses of being gone. HealthHealthy and
@@ -81,7 +90,8 @@ func (a *api) serveNodes(w http.ResponseWriter, r *http.Request) {
 }
 
 func newNodes(self string, table cluster.MemberTable, q listQuery) Nodes {
-	body := Nodes{NodeID: self, Revision: table.Revision, Nodes: []Node{}}
+	body := Nodes{NodeID: self, Revision: table.Revision, Nodes: []Node{}, Format: table.Format,
+		FormatBy: table.FormatBy}
 	at, found := slices.BinarySearchFunc(table.Members, q.after,
 		func(m cluster.MemberRow, after string) int { return cmp.Compare(m.Address, after) })
 	if found {
@@ -103,7 +113,8 @@ func newNode(m cluster.MemberRow) Node {
 		ElectionOnly: m.ElectionOnly, SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy,
 		ElectionFailed: m.ElectionFailed, Version: m.Version, Labels: m.Labels, Weight: m.Weight,
 		RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
-		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo}
+		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo,
+		Goverse: m.Goverse, OldestFormat: m.OldestFormat, NewestFormat: m.NewestFormat}
 	switch {
 	case m.Suspected:
 		n.Health = HealthSuspected

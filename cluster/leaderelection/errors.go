@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member/candidacy"
 )
@@ -47,6 +48,9 @@ var (
 	// ErrWorkRuns is returned by a stop when functions in Lead or AsLeader have not returned within WorkTimeout after the
 	// end of their context.
 	ErrWorkRuns = lifecycle.ErrWorkRuns
+	// ErrFormat is returned by Start when the other members use a format that this release of Goverse does not read. The
+	// text names both formats and the remedy.
+	ErrFormat = format.ErrFormat
 )
 
 // Reason is the reason for the end of a term.

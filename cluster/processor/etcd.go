@@ -3,13 +3,14 @@ package processor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -32,7 +33,12 @@ type Etcd struct {
 	client  *clientv3.Client
 	keys    state.Keys
 	timeout time.Duration
+	rests   format.RestCache // of the checkpoints, by name
 }
+
+// ErrFormat is matched by the error of a checkpoint or a parked event that this release does not read, because a newer
+// release of Goverse wrote it. The text names both formats. The record is left as it is.
+var ErrFormat = format.ErrFormat
 
 func (c EtcdConfig) withDefaults() EtcdConfig {
 	c.Prefix = cmp.Or(c.Prefix, "/goverse")
@@ -71,9 +77,10 @@ var etcdRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Mi
 
 // storedCheckpoint is a checkpoint as stored in etcd.
 type storedCheckpoint struct {
-	Position Position `json:"position"`
-	Token    int64    `json:"token"`
-	revision int64    // etcd revision of the last change; 0: there is no checkpoint
+	Position Position    `json:"position"`
+	Token    int64       `json:"token"`
+	revision int64       // etcd revision of the last change; 0: there is no checkpoint
+	rest     format.Rest // fields that this release does not know; they are stored again
 }
 
 func (s storedCheckpoint) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
@@ -95,10 +102,13 @@ func (e *Etcd) readStored(ctx context.Context, name string) (storedCheckpoint, e
 		return storedCheckpoint{}, nil
 	}
 	s := storedCheckpoint{revision: resp.Kvs[0].ModRevision}
-	if err := json.Unmarshal(resp.Kvs[0].Value, &s); err != nil {
+	if s.rest, err = format.Decode(key, resp.Kvs[0].Value, &s); errors.Is(err, ErrFormat) {
+		return storedCheckpoint{}, fmt.Errorf("the checkpoint of processor %q cannot be used: %w", name, err)
+	} else if err != nil {
 		return storedCheckpoint{}, fmt.Errorf("the checkpoint of processor %q cannot be read, repair or delete %s: %w",
 			name, key, err)
 	}
+	e.rests.Keep(name, s.revision, s.rest)
 	return s, nil
 }
 
@@ -106,7 +116,7 @@ func (e *Etcd) readStored(ctx context.Context, name string) (storedCheckpoint, e
 // the same transaction. It reports whether it did; after an error that is unknown.
 func (e *Etcd) writeStored(ctx context.Context, name string, revision int64, s *storedCheckpoint,
 	also ...clientv3.Op) (bool, error) {
-	value, err := json.Marshal(s)
+	value, err := format.Encode(s, s.rest)
 	if err != nil {
 		return false, err
 	}
@@ -119,6 +129,9 @@ func (e *Etcd) writeStored(ctx context.Context, name string, revision int64, s *
 		return false, fmt.Errorf("write the checkpoint of processor %q: %w", name, err)
 	}
 	s.revision = resp.Header.Revision
+	if resp.Succeeded {
+		e.rests.Keep(name, s.revision, s.rest)
+	}
 	return resp.Succeeded, nil
 }
 
@@ -129,7 +142,7 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 		if err != nil {
 			return Mark{}, err
 		}
-		claimed := storedCheckpoint{Position: s.Position, Token: token}
+		claimed := storedCheckpoint{Position: s.Position, Token: token, rest: s.rest}
 		if token == 0 {
 			claimed.Token = s.Token + 1
 		}
@@ -163,10 +176,10 @@ func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 // storeProgress writes the progress. If the answer is lost, it reads the checkpoint, and sends the request again if it
 // was not carried out. Both requests compare the same revision, so only one takes effect.
 func (e *Etcd) storeProgress(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
-	next := storedCheckpoint{Position: progress.Position, Token: at.Token}
+	next := storedCheckpoint{Position: progress.Position, Token: at.Token, rest: e.rests.Rest(name, at.Version)}
 	var also []clientv3.Op
 	for _, p := range progress.Parked {
-		value, err := json.Marshal(p)
+		value, err := format.Encode(p, nil)
 		if err != nil {
 			return at, err
 		}
@@ -205,7 +218,9 @@ func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	}
 	parked := make([]Parked, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
-		if err := json.Unmarshal(kv.Value, &parked[i]); err != nil {
+		if err := format.DecodeKnown(string(kv.Key), kv.Value, &parked[i]); errors.Is(err, ErrFormat) {
+			return nil, fmt.Errorf("a parked event of processor %q cannot be read: %w", name, err)
+		} else if err != nil {
 			return nil, fmt.Errorf("a parked event of processor %q cannot be read, repair or delete %s: %w", name, kv.Key, err)
 		}
 	}

@@ -29,7 +29,7 @@ func DeriveEvents(before, now *state.Snapshot) []event.Event {
 	}
 	var out []event.Event
 	add := func(id int64, e event.Event) {
-		e.ID, e.Revision = fmt.Sprintf("%s-%d", e.Type, id), now.Revision
+		e.ID, e.Revision = fmt.Sprintf("%s-%d%s", e.Type, id, e.ID), now.Revision
 		out = append(out, e)
 	}
 	deriveAccusations(before, now, add)
@@ -37,6 +37,7 @@ func DeriveEvents(before, now *state.Snapshot) []event.Event {
 	deriveMembers(before, now, add)
 	deriveLeaders(before, now, add)
 	deriveShards(before, now, add)
+	deriveFormat(before, now, add)
 	return out
 }
 
@@ -177,6 +178,24 @@ func deriveShards(before, now *state.Snapshot, add addFunc) {
 	if e.Moved > 0 {
 		add(is.ModRevision, e)
 	}
+}
+
+// deriveFormat adds an event if the members that came or left change the format that the cluster may use. Its id has
+// both the member that decides, or that did if the format is newer now, and the format.
+func deriveFormat(before, now *state.Snapshot, add addFunc) {
+	if !state.MembersChanged(before, now) {
+		return
+	}
+	was, is := before.Format(), now.Format()
+	if was.DecidedBy == nil || is.DecidedBy == nil || was.Format == is.Format {
+		return
+	}
+	cause := is.DecidedBy
+	if is.Format > was.Format {
+		cause = was.DecidedBy
+	}
+	add(cause.Incarnation, event.Event{ID: fmt.Sprintf("-%d", is.Format), Type: event.FormatChanged,
+		Node: is.DecidedBy.Address, ClusterFormat: is.Format})
 }
 
 // diffMembers calls differs for each member that is in only one of the lists (the other argument is then nil), or has

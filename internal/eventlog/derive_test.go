@@ -1,12 +1,14 @@
 package eventlog
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -126,6 +128,41 @@ func TestDerive(t *testing.T) {
 				require.True(t, e.Time.IsZero())
 			}
 		})
+	}
+}
+
+// The oldest release in the cluster decides the format. Events of a member that comes and goes have ids of their own.
+func TestDeriveFormat(t *testing.T) {
+	at := func(revision int64, members ...*state.Member) *state.Snapshot {
+		return &state.Snapshot{Revision: revision, Members: members}
+	}
+	reads := func(address string, incarnation int64, newest int) *state.Member {
+		return &state.Member{Address: address, Incarnation: incarnation,
+			Record: state.Record{Formats: format.Range{Oldest: 1, Newest: newest}}}
+	}
+	old, newer, newest := reads("a:1", 10, 1), reads("b:1", 11, 2), reads("c:1", 12, 3)
+	for name, c := range map[string]struct {
+		before, now *state.Snapshot
+		want        string
+	}{
+		"an old one joins":           {at(11, newer), at(20, old, newer), "format_changed-10-1 a:1 format 1"},
+		"it leaves":                  {at(20, old, newer), at(21, newer), "format_changed-10-2 b:1 format 2"},
+		"the next newest decides":    {at(20, newer, newest), at(21, newest), "format_changed-11-3 c:1 format 3"},
+		"a new one joins":            {at(20, newer), at(21, newer, newest), ""},
+		"one of two old ones leaves": {at(20, old, reads("d:1", 13, 1)), at(21, old), ""},
+		"the first member":           {at(20), at(21, old), ""},
+		"the last one, with an heir": {at(20, old), at(21, newest), "format_changed-10-3 c:1 format 3"},
+		"the last one, without":      {at(20, old), at(21), ""},
+		"a record without formats": {at(20, newest), at(21, newest, &state.Member{Address: "z:1", Incarnation: 15}),
+			"format_changed-15-1 z:1 format 1"},
+	} {
+		var found string
+		for _, e := range DeriveEvents(c.before, c.now) {
+			if e.Type == event.FormatChanged {
+				found += fmt.Sprintf("%s %s format %d", e.ID, e.Node, e.ClusterFormat)
+			}
+		}
+		require.Equal(t, c.want, found, name)
 	}
 }
 

@@ -56,6 +56,8 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 		text = "a node gives its shards up"
 	case event.DrainEnded:
 		text = "a node may have shards again"
+	case event.FormatChanged:
+		text, about = "the cluster may use another format", append(about, "format", e.ClusterFormat)
 	default: // accusations and shard maps are logged by their writers, lost sessions by their owners
 		return
 	}

@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -39,7 +39,7 @@ func recordEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, events [
 	ops := make([]clientv3.Op, len(events))
 	for i, e := range events {
 		e.Seq, e.Reason = 0, cutReason(e.Reason) // Seq is etcd's revision
-		value, err := json.Marshal(e)
+		value, err := format.Encode(e, nil)
 		if err != nil {
 			return fmt.Errorf("encode the event %s: %w", e.ID, err)
 		}
@@ -90,7 +90,7 @@ func decodeEvent(keys state.Keys, key string, value []byte, seq int64) (event.Ev
 		return event.Event{}, fmt.Errorf("%w: event %q has %d bytes", state.ErrBadRecord, id, len(value))
 	}
 	var e event.Event
-	if err := json.Unmarshal(value, &e); err != nil {
+	if err := format.DecodeKnown("the event", value, &e); err != nil {
 		return event.Event{}, fmt.Errorf("%w: event %q: %w", state.ErrBadRecord, id, err)
 	}
 	if e.Type == "" || strings.Trim(string(e.Type), "abcdefghijklmnopqrstuvwxyz_") != "" {

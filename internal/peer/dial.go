@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/format/formatheader"
 )
 
 // dialAttempt is one attempt to call the node at address.
@@ -31,6 +33,7 @@ func newDialAttempt(ctx context.Context, address string, opts []grpc.DialOption)
 	dial := &dialOnce{ctx: ctx, done: make(chan struct{})}
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	all = append(all, grpc.WithNoProxy(), grpc.WithContextDialer(dial.dial))
+	all = append(all, formatheader.DialOptions()...)
 	// With passthrough, the dialer receives the address unchanged and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, all...)
 	if err != nil {

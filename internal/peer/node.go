@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
@@ -127,7 +128,8 @@ func NewNode(cfg Config) (*Node, error) {
 		// Members watch each other with keepalives much shorter than five minutes, the interval below which
 		// grpc would otherwise close the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainStreamInterceptor(n.limits.limitOwn, n.endWatches),
+		grpc.ChainUnaryInterceptor(formatheader.CheckUnary),
+		grpc.ChainStreamInterceptor(formatheader.CheckStream, n.limits.limitOwn, n.endWatches),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),

@@ -162,5 +162,9 @@ func (d *planDraft) assignMoving(gets []int) *Map {
 			moves = append(moves, Move{Shard: shard, From: d.members[d.holder[shard]].Owner, Since: d.input.Generation})
 		}
 	}
-	return newMap(d.input.Generation, owners, cells, moves)
+	m := newMap(d.input.Generation, owners, cells, moves)
+	if d.input.Current != nil {
+		m.rest = d.input.Current.rest
+	}
+	return m
 }

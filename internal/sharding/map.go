@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/goverse/goverse/internal/format"
 )
 
 // Owner is a member at its incarnation. A new incarnation at an old address is another owner, and owns nothing
@@ -43,6 +45,7 @@ type Map struct {
 	owners     []Owner     // sorted; each has a shard
 	cells      []shardCell // by shard
 	moves      []Move      // by shard
+	rest       format.Rest // fields that this release does not know; they are stored again
 }
 
 type shardCell struct {

@@ -1,12 +1,12 @@
 package sharding
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/format"
 )
 
 // ErrBadReport is wrapped by the errors of [DecodeReport].
@@ -52,7 +52,7 @@ type wireReport struct {
 
 // Encode returns the report as it is stored, one JSON value. Equal reports have equal bytes.
 func (r Report) Encode() []byte {
-	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(r.Busy)})
+	value, err := format.Encode(wireReport{r.Incarnation, r.Generation, FormatRanges(r.Busy)}, nil)
 	if err != nil {
 		panic(fmt.Sprintf("sharding: a report of numbers did not encode: %v", err))
 	}
@@ -63,7 +63,7 @@ func (r Report) Encode() []byte {
 // ascending order. It may list shards that a map does not have.
 func DecodeReport(value []byte) (Report, error) {
 	var w wireReport
-	if err := json.Unmarshal(value, &w); err != nil {
+	if err := format.DecodeKnown("the report", value, &w); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrBadReport, err)
 	}
 	if w.Incarnation < 1 || w.Generation < 1 {

@@ -30,12 +30,12 @@ func TestDone(t *testing.T) {
 
 func TestReportEncoding(t *testing.T) {
 	r := Report{Incarnation: 7, Generation: 123, Busy: []int{4, 9, 10, 11, 12}}
-	require.Equal(t, `{"incarnation":7,"generation":123,"busy":"4,9-12"}`, string(r.Encode()))
+	require.Equal(t, `{"format":1,"incarnation":7,"generation":123,"busy":"4,9-12"}`, string(r.Encode()))
 	back, err := DecodeReport(r.Encode())
 	require.NoError(t, err)
 	require.Equal(t, r, back)
 
-	require.Equal(t, `{"incarnation":7,"generation":123,"busy":""}`,
+	require.Equal(t, `{"format":1,"incarnation":7,"generation":123,"busy":""}`,
 		string(Report{Incarnation: 7, Generation: 123}.Encode()))
 	back, err = DecodeReport([]byte(`{"incarnation":7,"generation":123}`))
 	require.NoError(t, err)

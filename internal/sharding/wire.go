@@ -9,18 +9,17 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/format"
 )
 
 // ErrBadMap is wrapped by the errors of [DecodeMap]: the value is not a shard map, or is an inconsistent one.
 var ErrBadMap = errors.New("unreadable shard map")
 
-// ErrNewerVersion is wrapped, beside [ErrBadMap], if a newer program wrote the map in a format that this one
-// does not know.
-var ErrNewerVersion = errors.New("written by a newer version")
-
-const wireVersion = 1
+// wireVersion is the format of the maps that this release writes.
+const wireVersion = format.First
 
 type wireMap struct {
+	// Version is the map's format; its name is older than formats.
 	Version    int         `json:"version"`
 	Shards     int         `json:"shards"`
 	Generation int64       `json:"generation"`
@@ -62,7 +61,7 @@ func (m *Map) Encode() []byte {
 	for _, g := range moves.sorted() {
 		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, FormatRanges(moves[g])})
 	}
-	value, err := json.Marshal(w)
+	value, err := format.EncodeVersioned(w, m.rest)
 	if err != nil {
 		panic(fmt.Sprintf("sharding: a map of strings and numbers did not encode: %v", err))
 	}
@@ -88,15 +87,15 @@ func (g shardGroups) sorted() []shardGroup {
 	})
 }
 
-// DecodeMap parses the result of [Map.Encode] and validates all of it. Errors match [ErrBadMap]. It ignores
-// unknown fields.
+// DecodeMap parses the result of [Map.Encode] and validates all of it. Errors match [ErrBadMap], and also
+// format.ErrFormat if this release does not read the map's format. The map, and those that [Plan] makes of it, keep
+// the fields of the whole value that this release does not know.
 func DecodeMap(value []byte) (*Map, error) {
 	var w wireMap
 	err := json.Unmarshal(value, &w)
 	switch { // fields that a newer version changed may not parse, but its version does
-	case w.Version > wireVersion:
-		return nil, fmt.Errorf("%w: %w: it has version %d and this program reads %d, use a newer program", ErrBadMap,
-			ErrNewerVersion, w.Version, wireVersion)
+	case w.Version > format.Newest:
+		return nil, fmt.Errorf("%w: %w", ErrBadMap, format.Own().Check("the shard map", w.Version, ""))
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
 	}
@@ -104,6 +103,7 @@ func DecodeMap(value []byte) (*Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
 	}
+	m.rest = format.RestOf(value, &w)
 	return m, nil
 }
 

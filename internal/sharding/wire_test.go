@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/format"
 )
 
 const stored = `{"version":1,"shards":300,"generation":123,"grants":[` +
@@ -57,7 +59,6 @@ func TestDecodeOtherSpellings(t *testing.T) {
 	last := `{"address":"10.0.0.2:47001","incarnation":9,"epoch":12,"shards":"100,106-199"}`
 	for name, value := range map[string]string{
 		"spaces":         strings.ReplaceAll(stored, `,"`, ",\n \""),
-		"more fields":    strings.Replace(stored, `"version":1`, `"comment":"by hand","version":1`, 1),
 		"smaller ranges": strings.Replace(stored, `0-99,105`, `0,1-50,51-99,105`, 1),
 		"parted grants": strings.Replace(stored, first, strings.Replace(first, "0-99,", "", 1)+","+strings.Replace(first,
 			"0-99,105,200-210", "0-99", 1), 1),
@@ -108,9 +109,19 @@ func TestDecodeRefuses(t *testing.T) {
 		m, err := DecodeMap([]byte(strings.Replace(stored, tc.from, tc.to, 1)))
 		require.Nil(t, m)
 		require.ErrorIs(t, err, ErrBadMap)
-		require.NotErrorIs(t, err, ErrNewerVersion)
+		require.NotErrorIs(t, err, format.ErrFormat)
 		require.EqualError(t, err, "unreadable shard map: "+tc.message)
 	}
+}
+
+// A map keeps the fields that this release does not know, and so do the maps that are planned from it.
+func TestMapsKeepUnknownFields(t *testing.T) {
+	m, err := DecodeMap([]byte(strings.Replace(stored, `"version":1`, `"comment":{"by": "hand"},"version":1,"a":[]`, 1)))
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSuffix(stored, "}")+`,"a":[],"comment":{"by": "hand"}}`, string(m.Encode()))
+	next := plan(t, Input{Generation: 500, Shards: 300, Current: m.NotBefore(200), Members: members(3), Mode: Rebalance})
+	require.Positive(t, next.MovedShards())
+	require.Contains(t, string(next.Map.Encode()), `,"a":[],"comment":{"by": "hand"}}`)
 }
 
 // The version is recognized even if nothing else parses.
@@ -119,8 +130,8 @@ func TestDecodeTellsANewerVersion(t *testing.T) {
 		`{"shards":"many","version":3,"grants":{}}`} {
 		_, err := DecodeMap([]byte(value))
 		require.ErrorIs(t, err, ErrBadMap)
-		require.ErrorIs(t, err, ErrNewerVersion)
-		require.Contains(t, err.Error(), "this program reads 1, use a newer program")
+		require.ErrorIs(t, err, format.ErrFormat)
+		require.ErrorContains(t, err, "reads format 1: use a release of Goverse that reads format")
 	}
 }
 

@@ -1,10 +1,11 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goverse/goverse/internal/format"
 )
 
 // ErrBadRecord is wrapped by the errors of the record decoders. It reports that a key of the cluster's range
@@ -60,6 +61,10 @@ type Record struct {
 	// RevokedEarly is set if this member's former session was revoked, or its key gone, although the lease had
 	// been renewed in time. If etcd itself did that, it may happen to other members too.
 	RevokedEarly bool `json:"revoked_early,omitempty"`
+	// Goverse is the release of Goverse that the member runs, and Formats the formats that it reads. Members of
+	// releases before these fields read format 1 alone.
+	Goverse string       `json:"goverse,omitempty"`
+	Formats format.Range `json:"formats,omitzero"`
 }
 
 // RoundTrip returns RoundTripMS as a duration. Values that no member writes are limited to the range from 0 to
@@ -124,7 +129,7 @@ func DecodeAccusation(value []byte) (AccusationRecord, error) {
 }
 
 func encodeJSON(v any) string {
-	b, err := json.Marshal(v)
+	b, err := format.Encode(v, nil)
 	if err != nil {
 		panic(fmt.Sprintf("state: a record of strings and numbers did not encode: %v", err))
 	}
@@ -133,7 +138,7 @@ func encodeJSON(v any) string {
 
 func decodeJSON[T any](value []byte) (T, error) {
 	var v T
-	if err := json.Unmarshal(value, &v); err != nil {
+	if err := format.DecodeKnown("the record", value, &v); err != nil {
 		return v, fmt.Errorf("%w: %w", ErrBadRecord, err)
 	}
 	return v, nil

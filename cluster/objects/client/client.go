@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/objects/interceptor"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/route"
@@ -89,9 +90,10 @@ var keepaliveParams = keepalive.ClientParameters{Time: 10 * time.Second, Timeout
 
 // dialOptions returns the options of the connections on which routes are watched.
 func dialOptions(cfg Config) []grpc.DialOption {
-	return append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepaliveParams), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig,
 			MinConnectTimeout: 2 * time.Second})}, cfg.DialOptions...)
+	return append(all, formatheader.DialOptions()...)
 }
 
 // sweepEvery is the interval at which unneeded connections are closed.

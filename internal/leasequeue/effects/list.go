@@ -148,7 +148,7 @@ func readStates(ctx context.Context, client *clientv3.Client, keys state.Keys, n
 
 // stateFromMark returns the state by the mark alone, which does not suffice for a running attempt.
 func stateFromMark(name string, raw []byte) once.Standing {
-	m, err := decodeMark(raw)
+	m, _, err := decodeMark(raw)
 	switch {
 	case err != nil:
 		return once.Standing{Name: name, State: once.Unreadable, Error: err.Error()}

@@ -2,7 +2,6 @@ package effects
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -41,6 +41,7 @@ type mark struct {
 // storedMark is a mark as read from etcd.
 type storedMark struct {
 	mark
+	rest        format.Rest // fields that this release does not know; they are stored again
 	raw         string
 	modRevision int64 // ModRevision; 0 if there is no mark
 }
@@ -92,15 +93,15 @@ func (k *markStore) readMark(ctx context.Context, name string) (storedMark, erro
 		return storedMark{}, nil
 	}
 	m := storedMark{modRevision: resp.Kvs[0].ModRevision, raw: string(resp.Kvs[0].Value)}
-	if m.mark, err = decodeMark(resp.Kvs[0].Value); err != nil {
+	if m.mark, m.rest, err = decodeMark(resp.Kvs[0].Value); err != nil {
 		return storedMark{}, fmt.Errorf("the mark of effect %q cannot be read, %s: %w", name, k.keys.EffectMark(name), err)
 	}
 	return m, nil
 }
 
-func decodeMark(raw []byte) (m mark, err error) {
-	err = json.Unmarshal(raw, &m)
-	return m, err
+func decodeMark(raw []byte) (m mark, rest format.Rest, err error) {
+	rest, err = format.Decode("the mark", raw, &m)
+	return m, rest, err
 }
 
 // writeMark replaces the mark that was read, while guard holds. If the answer is lost, it reads the mark once to
@@ -113,7 +114,7 @@ func (k *markStore) writeMark(ctx context.Context, guard clientv3.Cmp, name stri
 			return fmt.Errorf("write the mark of effect %q: %w", name, err)
 		}
 	}
-	value, err := json.Marshal(m.mark)
+	value, err := format.Encode(m.mark, m.rest)
 	if err != nil {
 		return fmt.Errorf("effect %q: %w", name, err)
 	}

@@ -1,12 +1,12 @@
 package order
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
@@ -24,14 +24,14 @@ type Request struct {
 
 // Encode returns the request as it is stored.
 func (w Request) Encode() string {
-	value, _ := json.Marshal(w) // cannot fail for numbers and a string
+	value, _ := format.Encode(w, nil) // cannot fail for numbers and a string
 	return string(value)
 }
 
 // ParseRequest parses the result of Encode. A malformed value gives a request that is void.
 func ParseRequest(value string) Request {
 	var w Request
-	if json.Unmarshal([]byte(value), &w) != nil {
+	if format.DecodeKnown("the request", []byte(value), &w) != nil {
 		return Request{}
 	}
 	return w

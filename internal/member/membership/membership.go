@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
 	"github.com/goverse/goverse/internal/wait"
@@ -70,6 +71,9 @@ func New(cfg Config) *Membership {
 	hostname, _ := os.Hostname() // for operators; may be empty
 	record := cfg.Record
 	record.Hostname, record.Labels = hostname, maps.Clone(record.Labels)
+	if record.Formats == (format.Range{}) {
+		record.Goverse, record.Formats = format.Release(), format.Own()
+	}
 	return &Membership{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), record: record.AsStored()}
 }
 
@@ -82,7 +86,8 @@ func (m *Membership) LastError() error {
 
 // Register writes the node key of a new session. A node key is only ever created where none exists; see freeAddress
 // for the case that one does. It blocks until the node is registered, or ctx or the session ends. Errors are
-// ctx's cause and ErrAddressTaken.
+// ctx's cause, ErrAddressTaken, and a [format.Error] if the cluster uses a format that this process does not read: it
+// then writes nothing.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
 	if former := m.session; former != nil && (m.incarnation != 0 || former.RevokedEarly()) {
@@ -96,6 +101,11 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	warned, measured := false, m.cfg.Record.ElectionOnly // such a member is never accused
 	pause := backoff.Backoff{Policy: registerRetry, Random: m.cfg.Random}
 	for {
+		if snap := m.cfg.Mirror.Snapshot(); snap != nil {
+			if err := snap.CheckFormat(m.Record().Formats, m.cfg.Address); err != nil {
+				return err
+			}
+		}
 		known := m.cfg.Mirror.KnownRevision()
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
 		var err error

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/format/formatheader"
 )
 
 // reconnectParams configures gRPC's reconnecting: soon at first, and within about a second to a node that has been
@@ -81,6 +83,7 @@ func (p *peer) newConn(window int32, opts ...grpc.DialOption) (*grpc.ClientConn,
 		grpc.WithConnectParams(reconnectParams), grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(connWindow)}, opts...)
 	// The passthrough scheme leaves the address to the dialer, which resolves it.
+	all = append(all, formatheader.DialOptions()...)
 	return grpc.NewClient("passthrough:///"+p.address, append(all, p.pool.cfg.DialOptions...)...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/objects/host"
 )
 
@@ -149,7 +150,7 @@ func ReadHeaders(ctx context.Context) (CallHeaders, error) {
 		}
 	}
 	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
-		ForwardedHeader, prefixHeader} {
+		ForwardedHeader, prefixHeader, formatheader.Name} {
 		md.Delete(name)
 	}
 	return in, nil

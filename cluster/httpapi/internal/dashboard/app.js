@@ -824,6 +824,7 @@ const kinds = {
   node_silent: ["warn", "bad", "Nodes", (e) => [who(e.node), " does not answer", e.peer ? [", seen by ", who(e.peer)] : ""]],
   node_answering: ["ok", "good", "Nodes", (e) => [who(e.node), " answers again", e.seconds ? `, was silent for ${lasting(e.seconds * 1000)}` : ""]],
   session_lost: ["x", "warn", "Nodes", (e) => [who(e.node), " lost its session", e.seconds ? `, had none for ${lasting(e.seconds * 1000)}` : ""]],
+  format_changed: ["moves", "soft", "Nodes", (e) => ["the cluster may use format ", num(e.cluster_format), ", decided by ", who(e.node)]],
   drain_started: ["drain", "warn", "Shards", (e) => [who(e.node), " drains"]],
   drain_ended: ["drain", "good", "Shards", (e) => [who(e.node), " drains no more"]],
   shards_rebalanced: ["moves", "soft", "Shards", (e) => [`${many(e.moved ?? 0, "shard has", "shards have")} ${e.reason ? "an owner for the first time" : "another owner"}, generation ${num(e.generation ?? 0)}`]],

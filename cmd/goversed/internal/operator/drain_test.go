@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 	for _, n := range details.Members {
 		require.Equal(t, n.Address == first.Address(), n.Draining)
 		require.False(t, n.Stopping)
-		require.Equal(t, map[bool]string{true: "draining", false: "-"}[n.Draining], n.notes())
+		require.Equal(t, map[bool]string{true: "draining", false: "-"}[n.Draining], n.notes(false))
 	}
 
 	again, err := o.Drain(testContext(t), patience, first.Address(), (&progressRecorder{}).show)

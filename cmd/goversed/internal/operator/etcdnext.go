@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/goverse/goverse/internal/format"
 )
 
 // Errors of ReplaceEtcdMember. In these cases nothing was changed.
@@ -24,7 +26,8 @@ type replacementRecord struct {
 	Removed string `json:"removed"` // id of the member to be replaced, in hex
 	Peer    string `json:"peer"`    // peer URL of the new member
 
-	modified int64 // revision of the key as read; a write requires that it is unchanged
+	modified int64       // revision of the key as read; a write requires that it is unchanged
+	rest     format.Rest // fields that this release does not know; they are stored again
 }
 
 type replaceStep struct {
@@ -76,7 +79,7 @@ func nextReplace(name, peer string, kept *replacementRecord, members []EtcdMembe
 	}
 	switch m := members[i]; {
 	case first && m.Learner && m.State == EtcdNoAnswer:
-		return replaceStep{do: doKeep, keep: replacementRecord{Removed: m.ID, Peer: kept.Peer}}, nil
+		return replaceStep{do: doKeep, keep: replacementRecord{Removed: m.ID, Peer: kept.Peer, rest: kept.rest}}, nil
 	case !m.Learner && m.State == EtcdNoAnswer:
 		return replaceStep{do: doForget}, nil
 	case !m.Learner && m.State != EtcdNotStarted:

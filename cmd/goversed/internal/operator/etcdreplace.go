@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -101,7 +101,7 @@ func (o *Operator) readReplacement(ctx context.Context, name, peer string, first
 		resp, err := o.client.Get(ctx, key)
 		if err == nil && len(resp.Kvs) > 0 {
 			kept = &replacementRecord{modified: resp.Kvs[0].ModRevision}
-			err = json.Unmarshal(resp.Kvs[0].Value, kept)
+			kept.rest, err = format.Decode(key, resp.Kvs[0].Value, kept)
 		}
 		return err
 	})
@@ -129,7 +129,7 @@ func (o *Operator) doReplaceStep(ctx context.Context, name string, step replaceS
 	switch step.do {
 	case doKeep:
 		var value []byte
-		if value, err = json.Marshal(step.keep); err == nil {
+		if value, err = format.Encode(step.keep, step.keep.rest); err == nil {
 			_, err = asRead.Then(clientv3.OpPut(key, string(value))).Commit()
 		}
 	case doRemove:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/shardview"
@@ -164,6 +165,7 @@ func (o *Operator) askNode(ctx context.Context, address, key string,
 	var dial dialError
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	all = append(all, grpc.WithNoProxy(), grpc.WithContextDialer(dial.dial))
+	all = append(all, formatheader.DialOptions()...)
 	// With passthrough, the dialer receives the address unchanged and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, all...)
 	if err != nil {

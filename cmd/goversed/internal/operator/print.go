@@ -25,6 +25,12 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil {
 		return err
 	}
+	if d.releasesDiffer() {
+		if _, err := fmt.Fprintf(out, "format    %d (decided by %s, which runs the oldest release)\n", d.Format,
+			d.FormatBy); err != nil {
+			return err
+		}
+	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
@@ -57,15 +63,20 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 	}
 	w := &tableWriter{out: out}
 	w.writeRow("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
+	differ := d.releasesDiffer()
 	for _, n := range d.Members {
 		w.writeRow(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version),
-			n.notes())
+			n.notes(differ))
 	}
 	return w.flush()
 }
 
-func (n Node) notes() string {
+// notes returns the node's notes, with its release if release is set.
+func (n Node) notes(release bool) string {
 	var notes []string
+	if release {
+		notes = append(notes, n.release())
+	}
 	if n.Observer {
 		notes = append(notes, "observer")
 	}

@@ -1,7 +1,12 @@
 package operator
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -27,7 +32,11 @@ type View struct {
 type Details struct {
 	View
 	Members []Node `json:"members"` // by address, never nil
-	prefix  string
+	// Format is the format of records and messages that the cluster may use: the newest that all nodes read. FormatBy is
+	// the node that decides it, because it runs the oldest release; "" without nodes.
+	Format   int    `json:"format"`
+	FormatBy string `json:"format_by"`
+	prefix   string
 }
 
 // Node is one registered node.
@@ -56,6 +65,11 @@ type Node struct {
 	// answers.
 	SilentSeconds int64 `json:"silent_seconds,omitempty"`
 	SilentTo      int   `json:"silent_to,omitempty"`
+	// Goverse is the release of Goverse that it runs, "" if it publishes none. OldestFormat and NewestFormat are the ends
+	// of the range of formats that it reads.
+	Goverse      string `json:"goverse"`
+	OldestFormat int    `json:"oldest_format"`
+	NewestFormat int    `json:"newest_format"`
 }
 
 // Leader is the leader's part of the View with the additions of its record.
@@ -87,14 +101,19 @@ func newView(s *state.Snapshot) View {
 }
 
 func newDetails(s *state.Snapshot) Details {
-	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members)), prefix: s.Keys.Prefix()}
+	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members)), prefix: s.Keys.Prefix(),
+		Format: s.Format().Format}
+	if by := s.Format().DecidedBy; by != nil {
+		d.FormatBy = by.Address
+	}
 	l := s.Leader()
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
 			Hostname: m.Hostname, HTTPAddress: m.HTTPAddress, Version: m.Version, TTL: m.TTL, Weight: max(m.Weight, 1),
 			Labels: m.Labels, Observer: m.Observer, ElectionOnly: m.ElectionOnly, Draining: m.Draining, Stopping: m.Stopping,
 			ElectionFailed: m.ElectionFailed, Reason: m.Reason,
-			RoundTripMS: m.RoundTripMS}
+			RoundTripMS: m.RoundTripMS, Goverse: m.Goverse, OldestFormat: m.ReadFormats().Oldest,
+			NewestFormat: m.ReadFormats().Newest}
 		n.SilentSeconds, n.SilentTo = memberSilence(s, m)
 		if c, place := s.CandidateOn(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1
@@ -124,4 +143,18 @@ func memberSilence(s *state.Snapshot, m *state.Member) (seconds int64, to int) {
 		seconds, to = max(seconds, int64(x.SilentFor().Seconds())), to+1
 	}
 	return seconds, to
+}
+
+// releasesDiffer reports whether the nodes run different releases of Goverse, or read different formats.
+func (d Details) releasesDiffer() bool {
+	return slices.ContainsFunc(d.Members, func(n Node) bool {
+		first := d.Members[0]
+		return n.Goverse != first.Goverse || n.OldestFormat != first.OldestFormat || n.NewestFormat != first.NewestFormat
+	})
+}
+
+// release describes the release of Goverse that the node runs, and the formats that it reads.
+func (n Node) release() string {
+	return fmt.Sprintf("Goverse %s, format %v", cmp.Or(n.Goverse, "of before formats"),
+		format.Range{Oldest: n.OldestFormat, Newest: n.NewestFormat})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -89,7 +90,7 @@ func diagnoseValues(f Facts) []Finding {
 		why := strings.ReplaceAll(err.Error(), "\n", " ")
 		remedy := "find out who wrote it, then etcdctl del " + kv.Key
 		switch {
-		case errors.Is(err, sharding.ErrNewerVersion):
+		case errors.Is(err, format.ErrFormat):
 			c.add(Problem, "do not delete it: upgrade the nodes, and this goversed", "%s cannot be read by the version of "+
 				"this goversed, nor by nodes of that: %s", kv.Key, why)
 		case parsed.Kind == state.KindShardMap:

@@ -1,11 +1,13 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/goverse/goverse/internal/etcd/etcdversion"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // diagnoseEndpoints checks that each endpoint answers, and admits the user.
@@ -259,6 +261,7 @@ func diagnoseVersions(f Facts) []Finding {
 		if len(nodes) > 1 {
 			c.add(Note, "finish the upgrade of the nodes", "nodes run different versions: %s", joinNames(nodes))
 		}
+		diagnoseFormats(&c, f.State.Snapshot)
 	}
 	if len(etcd) == 0 {
 		return c.all
@@ -283,4 +286,26 @@ func diagnoseUnread(f Facts) []Finding {
 	}
 	c.add(Note, "run goversed doctor again when that is repaired", "the cluster itself was not looked at: %s", f.Unread)
 	return c.all
+}
+
+// diagnoseFormats reports nodes that run different releases of Goverse, or read different formats.
+func diagnoseFormats(c *findings, s *state.Snapshot) {
+	var releases []string
+	differ := false
+	for _, m := range s.Members {
+		release := fmt.Sprintf("%s (format %v)", cmp.Or(m.Goverse, "one of before formats"), m.ReadFormats())
+		if !slices.Contains(releases, release) {
+			releases = append(releases, release)
+		}
+		differ = differ || m.ReadFormats() != s.Members[0].ReadFormats()
+	}
+	if len(releases) < 2 {
+		return
+	}
+	decided := ""
+	if used := s.Format(); differ {
+		decided = fmt.Sprintf("; the cluster may use format %d, decided by %s", used.Format, used.DecidedBy.Address)
+	}
+	c.add(Note, "finish the upgrade of the nodes", "nodes run different releases of Goverse: %s%s", joinNames(releases),
+		decided)
 }

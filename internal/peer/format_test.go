@@ -1,0 +1,34 @@
+package peer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/format/formatheader"
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// A node refuses calls and streams in a newer format, and serves those of callers that state none.
+func TestCallsInANewerFormatAreRefused(t *testing.T) {
+	n := started(t)
+	client := nodepb.NewNodeClient(dial(t, n))
+	newer := metadata.AppendToOutgoingContext(patient(t), formatheader.Name, "2")
+	_, err := client.Identify(newer, &nodepb.IdentifyRequest{})
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.ErrorContains(t, err, "the call has format 2, and this process")
+	require.ErrorContains(t, err, "reads format 1: use a release of Goverse that reads format 2")
+	watch, err := client.Watch(newer)
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+
+	bad := metadata.AppendToOutgoingContext(patient(t), formatheader.Name, "new")
+	_, err = client.Identify(bad, &nodepb.IdentifyRequest{})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	_, err = client.Identify(patient(t), &nodepb.IdentifyRequest{})
+	require.NoError(t, err)
+}
