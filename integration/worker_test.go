@@ -201,9 +201,15 @@ func startWorker(t *testing.T, cfg workerConfig) *procs.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startWorkerProgram(t, self, cfg)
+}
+
+// startWorkerProgram starts a worker of a test program, such as that of an older release.
+func startWorkerProgram(t *testing.T, program string, cfg workerConfig) *procs.Process {
+	t.Helper()
 	encoded, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kit.Start(t, "worker", self, nil, []string{workerEnv + "=" + string(encoded)})
+	return kit.Start(t, "worker", program, nil, []string{workerEnv + "=" + string(encoded)})
 }

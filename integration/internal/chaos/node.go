@@ -27,6 +27,7 @@ type chaosNode struct {
 	w        *world
 	index    int
 	listen   string
+	program  string         // path of the program to start; "": this one
 	entrance *fault.Relay   // in front of the node, at its advertise address
 	members  []*member      // the members of etcd that it reaches
 	links    []*fault.Relay // to each of them
@@ -63,11 +64,13 @@ func (n *chaosNode) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	program := n.program
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
 	}
-	cmd := exec.Command(self)
+	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), ProgramEnv+"="+string(config))
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -34,9 +34,7 @@ const (
 	objectCount = 16
 	idleAfter   = 300 * time.Millisecond
 
-	// callers is the number of concurrent callers outside of the cluster, callEvery the interval of each one's
-	// calls.
-	callers   = 4
+	// callEvery is the interval of the calls of each caller outside of the cluster.
 	callEvery = 20 * time.Millisecond
 	// callTimeout limits one attempt; the next attempt goes to another node.
 	callTimeout = 2 * time.Second
@@ -128,7 +126,7 @@ type outsideCallers struct {
 	wg     sync.WaitGroup
 }
 
-func newOutsideCallers(rec *history.Recorder, nodes []*chaosNode) (*outsideCallers, error) {
+func newOutsideCallers(rec *history.Recorder, nodes []*chaosNode, callers int) (*outsideCallers, error) {
 	o := &outsideCallers{rec: rec}
 	for _, n := range nodes {
 		conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -29,7 +29,8 @@ import (
 )
 
 const (
-	nodeCount = 5
+	// defaultNodes and defaultCallers are the numbers of nodes and of callers of objects.
+	defaultNodes, defaultCallers = 5, 4
 	// calmPatience limits the time, after the last fault, until the cluster has recovered.
 	calmPatience = 30 * time.Second
 )
@@ -38,6 +39,12 @@ const (
 type Config struct {
 	// TTL is the TTL of the sessions, in seconds.
 	TTL int
+	// Nodes is the number of nodes. Default: 5.
+	Nodes int
+	// Program is the program that the nodes run: a test binary of this package's users. Default: this one.
+	Program string
+	// Callers is the number of concurrent callers of objects, -1 for none. Default: 4.
+	Callers int
 	// EtcdMembers is the number of etcd's members, 1 or 3. Default: 3.
 	EtcdMembers int
 	// Hostile adds an outsider that attacks every node.
@@ -90,7 +97,8 @@ type world struct {
 
 // newWorld starts everything and waits until the cluster is calm.
 func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
-	cfg.EtcdMembers = cmp.Or(cfg.EtcdMembers, 3)
+	cfg.EtcdMembers, cfg.Nodes = cmp.Or(cfg.EtcdMembers, 3), cmp.Or(cfg.Nodes, defaultNodes)
+	cfg.Callers = max(cmp.Or(cfg.Callers, defaultCallers), 0)
 	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now()}
 	defer func() {
 		if err != nil {
@@ -136,7 +144,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 		return w, err
 	}
 	w.leases = w.watchLeases()
-	if w.outside, err = newOutsideCallers(w.rec, w.nodes); err != nil {
+	if w.outside, err = newOutsideCallers(w.rec, w.nodes, cfg.Callers); err != nil {
 		return w, err
 	}
 	if cfg.Hostile {
@@ -175,9 +183,9 @@ func (w *world) startEtcd(ctx context.Context) error {
 }
 
 func (w *world) startNodes(ctx context.Context) error {
-	listens := w.cfg.Addresses(nodeCount)
-	for i := range nodeCount {
-		n := &chaosNode{w: w, index: i, listen: listens[i], members: w.members}
+	listens := w.cfg.Addresses(w.cfg.Nodes)
+	for i := range w.cfg.Nodes {
+		n := &chaosNode{w: w, index: i, listen: listens[i], members: w.members, program: w.cfg.Program}
 		if w.cfg.Bound {
 			at := i % len(w.members)
 			n.members = w.members[at : at+1]
@@ -195,7 +203,7 @@ func (w *world) startNodes(ctx context.Context) error {
 			n.links = append(n.links, l)
 		}
 	}
-	errs := make([]error, nodeCount)
+	errs := make([]error, len(w.nodes))
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
 		wg.Go(func() { errs[i] = n.start(ctx) })
@@ -261,7 +269,7 @@ func (w *world) awaitNodesCalm(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if st.Ready && len(st.Nodes) == nodeCount && len(st.Queue) == nodeCount &&
+			if st.Ready && len(st.Nodes) == len(w.nodes) && len(st.Queue) == len(w.nodes) &&
 				st.LeaderID == w.mirror.Snapshot().Leader().Address &&
 				maps.Equal(st.Serves, ownedShards(w.mirror.Snapshot(), n.address())) {
 				break
@@ -277,7 +285,7 @@ func (w *world) awaitNodesCalm(ctx context.Context) error {
 // isComplete reports whether each node is registered, and queued with its current session, and the shards are at
 // rest.
 func (w *world) isComplete(s *state.Snapshot) bool {
-	if len(s.Members) != nodeCount || len(s.Queue) != nodeCount || s.Acting != nil || len(s.Accusations) != 0 {
+	if len(s.Members) != len(w.nodes) || len(s.Queue) != len(w.nodes) || s.Acting != nil || len(s.Accusations) != 0 {
 		return false
 	}
 	for _, n := range w.nodes {
