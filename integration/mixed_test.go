@@ -77,8 +77,9 @@ func mixNodes(t *testing.T, base, self string) {
 	defer cancel()
 	cfg := chaosConfig(t)
 	cfg.Nodes, cfg.EtcdMembers = 3, 1
-	res, err := chaos.RunRolling(ctx, cfg, *chaosSeed, []chaos.Phase{{Name: "restart of the release before", Program: base},
-		{Name: "upgrade", Program: self}, {Name: "roll-back", Program: base}})
+	res, err := chaos.RunRolling(ctx, cfg, *chaosSeed, []chaos.Phase{
+		{Name: "restart of the release before", Program: base}, {Name: "upgrade", Program: self},
+		{Name: "roll-back", Program: base}})
 	require.NoError(t, err)
 	for _, p := range res.Phases {
 		t.Log(p)

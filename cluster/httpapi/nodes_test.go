@@ -14,7 +14,8 @@ func TestNodeOf(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := cluster.MemberRow{Member: cluster.Member{Address: leaderAt, Incarnation: 4, InstanceID: "id", Hostname: "host",
 		HTTPAddress: "host:80", Version: "v1", Labels: map[string]string{"zone": "a"}, Weight: 2, Draining: true,
-		RoundTrip: 50 * time.Millisecond, Goverse: "v0.9.0", OldestFormat: 1, NewestFormat: 2}, State: cluster.MemberLeader, Place: 1, SeenSince: at, Owned: 7}
+		RoundTrip: 50 * time.Millisecond, Goverse: "v0.9.0", OldestFormat: 1, NewestFormat: 2},
+		State: cluster.MemberLeader, Place: 1, SeenSince: at, Owned: 7}
 	want := Node{Address: leaderAt, Incarnation: 4, InstanceID: "id", Hostname: "host", APIURL: "http://host:80",
 		State: "leader", Place: 1, Draining: true, SeenSince: &at, Health: "healthy", Version: "v1",
 		Labels: map[string]string{"zone": "a"}, Weight: 2, RoundTripMS: 50, Shards: 7, Goverse: "v0.9.0", OldestFormat: 1,

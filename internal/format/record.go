@@ -13,7 +13,8 @@ import (
 // field is the name of the field with a record's format.
 const field = "format"
 
-// Rest holds the fields of a record that its reader does not know. Whoever replaces the record writes them back.
+// Rest holds the fields of a record that its reader does not know. A process that replaces the record writes them
+// back.
 type Rest map[string]json.RawMessage
 
 // Encode returns v, which must encode as a JSON object, as a record in format First. The fields of rest follow those

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// module is the path of the module whose version is the release.
+// module is the path of the module with the version that is the release.
 const module = "github.com/goverse/goverse"
 
 // Release returns the release of Goverse that this program was built with, as the Go tool recorded it: a version, a

@@ -2,7 +2,7 @@ package format
 
 import "sync"
 
-// RestCache holds the unknown fields of the records that a process has read last, for callers whose own types have no
+// RestCache holds the unknown fields of the records that a process has read last, for callers with types that have no
 // place for them. The zero value is empty. It is safe for concurrent use.
 type RestCache struct {
 	mu      sync.Mutex

@@ -17,7 +17,7 @@ import (
 // Name is the name of the header. A call without it is in format 1.
 const Name = "goverse-format"
 
-// DialOptions returns the options of a connection whose calls state their format.
+// DialOptions returns the options of a connection on which calls state their format.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
@@ -31,7 +31,7 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
-// Add returns a context whose calls state their format. It replaces the format of a call that is passed on.
+// Add returns a context for calls that state their format. It replaces the format of a call that is passed on.
 func Add(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
