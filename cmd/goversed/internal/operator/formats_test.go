@@ -7,9 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
 )
+
+func TestPrintFormatChanged(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, PrintEvent(&out, event.Event{Type: event.FormatChanged, Node: "b:1", ClusterFormat: 2}, false))
+	require.Contains(t, out.String(), "format_changed     b:1  format 2\n")
+}
 
 // Text shows releases and formats only while they differ; JSON always has them.
 func TestStatusShowsReleasesThatDiffer(t *testing.T) {

@@ -41,6 +41,9 @@ func eventDetails(e event.Event) []string {
 	case e.Generation != 0:
 		add("generation %d, %d moved", e.Generation, e.Moved)
 	}
+	if e.ClusterFormat != 0 {
+		add("format %d", e.ClusterFormat)
+	}
 	if e.Peer != "" {
 		add("by %s", quoteIfUnclear(e.Peer))
 	}
