@@ -25,7 +25,19 @@ import (
 
 func TestMain(m *testing.M) {
 	leaktest.SetParallel()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(tests{m})
+}
+
+// tests runs all tests, and then ends the program that checked their responses.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	code := m.M.Run()
+	if err := description.close(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return code
 }
 
 // The handlers are made for a Cluster.

@@ -3,21 +3,21 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"mime"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/internal/problem"
+	"github.com/goverse/goverse/internal/test/tool"
 )
 
 var update = flag.Bool("update", false, "write openapi.json anew")
@@ -73,42 +73,47 @@ func TestDocumentation(t *testing.T) {
 // description is the committed document. Every response of every test is checked against it.
 var description = newDescription()
 
+// described checks responses with the program internal/test/tools/schema, which it starts when it is first needed.
 type described struct {
 	doc    object
-	schema *jsonschema.Compiler
-	mu     sync.Mutex
-	made   map[string]*jsonschema.Schema
+	schema func() (*tool.Tool, error)
 }
 
 func newDescription() *described {
-	d := &described{schema: jsonschema.NewCompiler(), made: map[string]*jsonschema.Schema{}}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPIText))
-	if err != nil {
+	d := &described{}
+	decoder := json.NewDecoder(bytes.NewReader(openAPIText))
+	decoder.UseNumber()
+	if err := decoder.Decode(&d.doc); err != nil {
 		panic(err)
 	}
-	d.doc = doc.(object)
 	// Responses may gain fields, so clients must accept unknown ones; the present fields are all described.
 	for _, s := range d.doc["components"].(object)["schemas"].(object) {
 		s.(object)["additionalProperties"] = false
 	}
-	d.schema.DefaultDraft(jsonschema.Draft2020)
-	d.schema.AssertFormat()
-	if err := d.schema.AddResource("openapi.json", doc); err != nil {
-		panic(err)
-	}
+	d.schema = sync.OnceValues(func() (*tool.Tool, error) {
+		text, err := json.Marshal(d.doc)
+		if err != nil {
+			return nil, err
+		}
+		schema, err := tool.Run("schema")
+		if err != nil {
+			return nil, err
+		}
+		if err := schema.Call("Schema.Load", string(text), &struct{}{}); err != nil {
+			return nil, errors.Join(err, schema.Close())
+		}
+		return schema, nil
+	})
 	return d
 }
 
-// compiled returns the schema at a JSON pointer.
-func (d *described) compiled(pointer string) (*jsonschema.Schema, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.made[pointer]; s != nil {
-		return s, nil
+// close ends the program.
+func (d *described) close() error {
+	schema, err := d.schema()
+	if err != nil {
+		return err
 	}
-	s, err := d.schema.Compile("openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
-	d.made[pointer] = s
-	return s, err
+	return schema.Close()
 }
 
 // check returns nil if a response of h matches its description, otherwise the difference.
@@ -148,17 +153,19 @@ func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecord
 		}
 		pointer += "/content/" + escape(media) + "/schema"
 	}
-	schema, err := d.compiled(pointer)
+	body := w.Body.String()
+	if strings.HasPrefix(media, "text/") {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		body = string(text)
+	}
+	schema, err := d.schema()
 	if err != nil {
 		return err
 	}
-	var body any = w.Body.String()
-	if !strings.HasPrefix(media, "text/") {
-		if body, err = jsonschema.UnmarshalJSON(bytes.NewReader(w.Body.Bytes())); err != nil {
-			return err
-		}
-	}
-	return schema.Validate(body)
+	return schema.Call("Schema.Check", struct{ Pointer, JSON string }{pointer, body}, &struct{}{})
 }
 
 // Wrong descriptions are noticed.

@@ -1,6 +1,7 @@
 // Command cron runs a command on a schedule, once for each due time, however many copies of it run.
 //
-//	go run ./examples/cron -etcd localhost:2379 -name report -schedule '0 3 * * *' -- ./report.sh
+//	go build -C examples/cron -o ../../bin/ .
+//	bin/cron -etcd localhost:2379 -name report -schedule '0 3 * * *' -- ./report.sh
 //
 // Start it on as many machines as you like. One copy leads and runs the command. If the leader stops, the next
 // copy takes over within milliseconds; if its process dies, within a tenth of a second. The new leader serves

@@ -6,34 +6,35 @@
 //	p.Await(t, `document.querySelector("h1").textContent == "Goverse"`)
 //	p.RequireClean(t, "http://"+address) // no request to elsewhere, nothing in the console
 //
+// The program internal/test/tools/browser controls it: it is in a module of its own, with the library that it needs.
+//
 // Where Chromium is not installed, a test is skipped, or fails if GOVERSE_REQUIRE names chromium.
 //
 // # What is not promised
 //
-// Other browsers may show a page differently. If a test binary is killed, Chromium remains until it notices
-// that no client is connected any more.
+// Other browsers may show a page differently.
 package browser
 
 import (
-	"context"
 	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/test/browser/protocol"
 	"github.com/goverse/goverse/internal/test/needed"
+	"github.com/goverse/goverse/internal/test/tool"
 )
 
 // Name is the name of Chromium in GOVERSE_REQUIRE.
 const Name = "chromium"
 
-// patience limits each step of a browser. It is long because the machine may be busy.
+// patience limits a wait for the page. It is long because the machine may be busy.
 const patience = 20 * time.Second
 
 // Browser is a process of Chromium with an empty profile.
-type Browser struct{ ctx context.Context }
+type Browser struct{ driver *tool.Tool }
 
 // Start starts a browser, which ends with the test.
 func Start(t testing.TB) *Browser {
@@ -48,20 +49,14 @@ func Start(t testing.TB) *Browser {
 	if path == "" {
 		needed.Missing(t, Name, "this needs a browser: apt-get install chromium")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("force-color-profile", "srgb"), chromedp.WSURLReadTimeout(patience))
-	ctx, end := chromedp.NewExecAllocator(context.Background(), opts...)
-	ctx, closeIt := chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		// First the browser is asked to close, then its process is awaited.
-		_ = chromedp.Cancel(ctx) // it may have ended already
-		closeIt()
-		end()
-		if c := chromedp.FromContext(ctx); c.Allocator != nil {
-			c.Allocator.Wait()
-		}
-	})
-	require.NoError(t, chromedp.Do(ctx), "start %s", path)
-	return &Browser{ctx: ctx}
+	b := &Browser{driver: tool.Start(t, "browser")}
+	call[protocol.None](t, b, "Start", path)
+	return b
+}
+
+// call calls a method of the program.
+func call[R any](t testing.TB, b *Browser, method string, args any) (reply R) {
+	t.Helper()
+	require.NoError(t, b.driver.Call("Browser."+method, args, &reply))
+	return reply
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -122,7 +121,7 @@ func TestAHundredNodes(t *testing.T) {
 		c.Node(0).Address())
 	// The picture shows each shard as in the map.
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#map").focus(), true)`))
-	p.Press(t, kb.ArrowRight)
+	p.Press(t, browser.ArrowRight)
 	p.Await(t, `/^Shard 0: owner .*, epoch \d+/.test(document.querySelector("#shard-news").textContent)`)
 	p.RequireClean(t, origin)
 }
