@@ -25,7 +25,7 @@ type Event struct {
 func BuildSnapshot(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
 	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision, Total: len(kvs)}
 	for _, kv := range kvs {
-		s.noteForeign(kv.Key, s.applyPut(keys.Parse(kv.Key), kv))
+		s.noteForeign(kv.Key, keys.explainForeign(kv, s.applyPut(keys.Parse(kv.Key), kv)))
 	}
 	return s
 }
@@ -49,7 +49,7 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 			if ev.CreateRevision == ev.ModRevision {
 				next.Total++
 			}
-			next.noteForeign(ev.Key, next.applyPut(p, ev.KV))
+			next.noteForeign(ev.Key, s.Keys.explainForeign(ev.KV, next.applyPut(p, ev.KV)))
 		}
 	}
 	return &next

@@ -56,6 +56,7 @@ type Mirror struct {
 	fresh           atomic.Pointer[freshness]
 	proxied         atomic.Bool // the proxy was reported in the log
 	foreignReported int         // number of foreign keys reported; used by Run alone
+	originalFound   bool        // the original goverse was reported; used by Run alone
 	age             snapshotAge
 
 	mu      sync.Mutex

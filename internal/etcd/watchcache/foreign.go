@@ -1,6 +1,7 @@
 package watchcache
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/goverse/goverse/internal/logs/logtext"
@@ -11,7 +12,7 @@ import (
 const maxForeignReported = 10
 
 // reportForeign logs, once for each key, that a key in the cluster's range was not written by Goverse or cannot
-// be read. The mirror ignores such keys.
+// be read. Of the keys of the original goverse it logs one. The mirror ignores all such keys.
 func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 	if len(now.Foreign) == 0 || before != nil && len(before.Foreign) > 0 && &before.Foreign[0] == &now.Foreign[0] {
 		return
@@ -19,6 +20,14 @@ func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 	for _, f := range now.Foreign {
 		if before != nil && slices.ContainsFunc(before.Foreign, func(b state.ForeignKey) bool { return b.Key == f.Key }) ||
 			m.foreignReported >= maxForeignReported {
+			continue
+		}
+		if errors.Is(f.Err, state.ErrOriginalGoverse) {
+			if !m.originalFound {
+				m.log.Warn("the original goverse uses this prefix; give one of the two clusters another one (--prefix, "+
+					"Config.EtcdPrefix)", "key", f.Key)
+			}
+			m.originalFound = true
 			continue
 		}
 		m.foreignReported++

@@ -47,4 +47,8 @@ func TestForeignKeysAreReported(t *testing.T) {
 	require.Equal(t, maxForeignReported, strings.Count(log.String(), says))
 	require.Len(t, at(put(keys.Doctor("1"), "")).Foreign, 2*maxForeignReported, "goversed doctor's is none")
 	require.NotContains(t, log.String(), keys.Doctor("1"))
+
+	at(put(keys.Prefix()+"/shard/0", "a:1,a:1"))
+	at(put(keys.Prefix()+"/shard/1", "a:1,a:1"))
+	require.Equal(t, 1, strings.Count(log.String(), "the original goverse uses this prefix"))
 }

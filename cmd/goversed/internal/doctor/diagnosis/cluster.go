@@ -77,8 +77,12 @@ func diagnoseValues(f Facts) []Finding {
 	}
 	c := findings{check: CheckValues}
 	keys := f.State.Snapshot.Keys
-	var foreign []string
+	var foreign, original []string
 	for _, kv := range f.State.KVs {
+		if keys.WrittenByOriginal(kv.Key, kv.Value) {
+			original = append(original, kv.Key)
+			continue
+		}
 		parsed := keys.Parse(kv.Key)
 		if parsed.Kind == state.KindOther && !strings.HasPrefix(kv.Key, keys.DoctorKeys()) {
 			foreign = append(foreign, kv.Key)
@@ -102,6 +106,11 @@ func diagnoseValues(f Facts) []Finding {
 		default:
 			c.add(Warning, remedy, "the value of %s cannot be read and is passed over: %s", kv.Key, why)
 		}
+	}
+	if len(original) > 0 {
+		c.add(Problem, "give one of the two clusters another prefix (--prefix)", "the original goverse "+
+			"(github.com/xiaonanln/goverse) uses the prefix %s, too, and takes these nodes for its own: it wrote %s, such as %s",
+			f.Prefix, formatCount(len(original), "key"), original[0])
 	}
 	if len(foreign) > 0 {
 		c.add(Note, "keep keys of your own under another prefix", "%s below %s that no node knows: %s",
