@@ -10,13 +10,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// readmeImports holds the imports of the README's programs, except the first one, which is complete.
+// readmeImports holds the imports of the programs in documents that are no whole files.
 const readmeImports = `package readme
 
 import (
@@ -25,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,6 +44,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/slogger"
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/examples/counter/counterpb"
 	"github.com/goverse/goverse/node"
 )
@@ -69,62 +72,109 @@ var (
 	_ processor.Position
 	_ shard.Owner
 	_ = slogger.New
+	_ = clustertest.New
+	_ testing.TB
 )
 `
 
-// readmeGiven holds the parameters of each program of the README: the values that it uses and a reader has.
-var readmeGiven = []string{
-	`etcd string, publish func(context.Context, int64) error`,
-	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
-	`c *cluster.Cluster`,
-	`n *node.Node, store, follow func(context.Context, int64) error`,
-	`c *cluster.Cluster, publish func(context.Context, int64) error, send func(context.Context) ([]byte, error)`,
-	`c *cluster.Cluster, orders processor.Source[Order], project func(context.Context, processor.Event[Order]) error`,
-	`n *node.Node`,
-	`pool *pgxpool.Pool, host string, publish func(context.Context, int64) error`,
+// marks are comments before a program in a document: from names the file that it is a part of; given has the parameters
+// of a function that has the program as its body, and with declarations that it needs. A program without a mark is a
+// whole file.
+var marks = regexp.MustCompile(`(?m)^<!-- (from|given|with): (.*) -->\n`)
+
+// program is a Go program in a document.
+type program struct {
+	document, code string
+	marks          map[string]string
 }
 
-// readmeTypes holds declarations that a program needs.
-var readmeTypes = map[int]string{
-	1: `type orders struct{ cluster *cluster.Cluster }`,
-	2: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
+// programs returns the Go programs in a document, in their order.
+func programs(document, text string) (found []program) {
+	parts := strings.Split(text, "```")
+	for i := 1; i < len(parts); i += 2 {
+		code, ok := strings.CutPrefix(parts[i], "go\n")
+		if !ok {
+			continue
+		}
+		p := program{document: document, code: code, marks: map[string]string{}}
+		_, above, _ := cutLast(parts[i-1], "\n\n")
+		for _, m := range marks.FindAllStringSubmatch(above, -1) {
+			p.marks[m[1]] = m[2]
+		}
+		found = append(found, p)
+	}
+	return found
 }
 
-// wholeProgram is the file with the README's first program.
-const wholeProgram = "examples/leader/main.go"
+// cutLast cuts s at the last sep. Without one, all of s is after it.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
+}
 
-// The programs of the README compile; the first one is one of the examples.
-func TestReadmeCompiles(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	var programs []string
-	for i, part := range strings.Split(string(text), "```") {
-		if code, ok := strings.CutPrefix(part, "go\n"); ok && i%2 == 1 {
-			programs = append(programs, code)
+// source returns the program as a file for the type checker, or "" if it is a part of a file that is compiled anyway.
+func (p program) source(t *testing.T) string {
+	t.Helper()
+	if name, ok := p.marks["from"]; ok {
+		file, err := os.ReadFile(name)
+		require.NoError(t, err, p.document)
+		require.Contains(t, string(file), strings.TrimSpace(p.code), "%s: this is not in %s", p.document, name)
+		return ""
+	}
+	if given, ok := p.marks["given"]; ok {
+		return fmt.Sprintf("%s\nfunc program(ctx context.Context, %s) {\n%s\n{\n%s\n}\n}\n", readmeImports, given,
+			p.marks["with"], p.code)
+	}
+	require.True(t, strings.HasPrefix(p.code, "package "), "%s: a program without a mark is a whole file:\n%s", p.document,
+		p.code)
+	return p.code
+}
+
+// documents returns the names of all Markdown files of the repository.
+func documents(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.md").Output()
+	if err != nil {
+		t.Skip("not a git checkout")
+	}
+	return strings.Fields(string(out))
+}
+
+// The programs in the documents compile, or are parts of files that do. The README has the ten lines that elect a
+// leader, and no more than 10 kB.
+func TestProgramsInDocuments(t *testing.T) {
+	check, count := typeChecker(t), 0
+	for _, name := range documents(t) {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		found := programs(name, string(text))
+		count += len(found)
+		for i, p := range found {
+			for _, err := range check(p.source(t)) {
+				t.Errorf("program %d of %s: %v", i+1, name, err)
+			}
+		}
+		if name == "README.md" {
+			require.LessOrEqual(t, len(text), 10_000, "the README is one page")
+			require.Len(t, found, 1)
+			_, body, _ := strings.Cut(found[0].code, "func lead(")
+			body, _, _ = strings.Cut(body, "\n}\n")
+			require.LessOrEqual(t, strings.Count(body, "\n"), 10, "ten lines elect a leader")
 		}
 	}
-	whole, err := os.ReadFile(wholeProgram)
-	require.NoError(t, err)
-	_, main, _ := strings.Cut(string(whole), "\npackage main")
-	require.Equal(t, "package main"+main, programs[0], "copy "+wholeProgram+" into README.md")
-	programs = programs[1:]
-	require.Len(t, programs, len(readmeGiven), "each program has what it is given in readmeGiven")
-	check := typeChecker(t)
-	for i, program := range programs {
-		source := fmt.Sprintf("%s\nfunc program(ctx context.Context, %s) {\n%s\n{\n%s\n}\n}\n", readmeImports, readmeGiven[i],
-			readmeTypes[i], program)
-		for _, err := range check(source) {
-			t.Errorf("program %d of the README: %v", i+2, err)
-		}
-	}
+	require.Greater(t, count, 10)
 	require.NotEmpty(t, check(readmeImports+"func program() { cluster.NoSuchName() }\n"), "the test finds errors")
 }
 
-// typeChecker returns a function that returns the errors in a source file. Unused variables are not errors.
+// typeChecker returns a function that returns the errors in a source file, none if it is empty. Unused variables
+// are not errors.
 func typeChecker(t *testing.T) func(source string) []error {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cluster/...",
-		"./node", "./examples/counter/counterpb", "github.com/jackc/pgx/v5/pgxpool").Output()
+		"./node", "./clustertest", "./examples/counter/counterpb", "os/signal",
+		"github.com/jackc/pgx/v5/pgxpool").Output()
 	require.NoError(t, err)
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
@@ -134,7 +184,10 @@ func typeChecker(t *testing.T) func(source string) []error {
 	set := token.NewFileSet()
 	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 	return func(source string) (errs []error) {
-		file, err := parser.ParseFile(set, "README.md", source, 0)
+		if source == "" {
+			return nil
+		}
+		file, err := parser.ParseFile(set, "program.go", source, 0)
 		if err != nil {
 			return []error{err}
 		}

@@ -1,6 +1,6 @@
 // Package access holds the table of the key ranges in etcd that each kind of program needs rights on, with
-// their purpose. goversed rbac prints the table as commands, goversed doctor tries each range, and the README
-// shows it. The package is pure.
+// their purpose. goversed rbac prints the table as commands, goversed doctor tries each range, and
+// docs/operate/tls-and-rbac.md shows it. The package is pure.
 //
 // Not promised: rights for a program's own keys, such as the stored state of objects or the keys that a term's
 // transactions write. Only goversed etcd replace needs the role root.

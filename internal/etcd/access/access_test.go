@@ -73,13 +73,12 @@ func TestPrograms(t *testing.T) {
 	require.EqualError(t, err, `unknown program "x": give node, election, exec, lock or operator`)
 }
 
-// The README shows the same commands.
-func TestReadmeHasTheRanges(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+// The documentation shows the same commands.
+func TestDocumentationHasTheRanges(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/operate/tls-and-rbac.md")
 	require.NoError(t, err)
-	_, after, found := strings.Cut(string(readme), "With etcd's access control")
+	_, section, found := strings.Cut(string(page), "With etcd's access control")
 	require.True(t, found)
-	section, _, _ := strings.Cut(after, "Over HTTP")
 	for _, r := range Ranges(keys(t, "/goverse"), Node) {
 		require.Contains(t, section, "    "+r.GrantCommand("ROLE")+"\n")
 	}
