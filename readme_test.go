@@ -82,26 +82,28 @@ var (
 // whole file.
 var marks = regexp.MustCompile(`(?m)^<!-- (from|given|with): (.*) -->\n`)
 
+// tutorialModule is the module that a reader of the tutorial makes.
+const tutorialModule = "example.com/stock"
+
 // program is a Go program in a document.
 type program struct {
 	document, code string
 	marks          map[string]string
 }
 
-// programs returns the Go programs in a document, in their order.
+// programs returns the Go programs in a document, and what else it shows from files, in their order.
 func programs(document, text string) (found []program) {
 	parts := strings.Split(text, "```")
 	for i := 1; i < len(parts); i += 2 {
-		code, ok := strings.CutPrefix(parts[i], "go\n")
-		if !ok {
-			continue
-		}
+		language, code, _ := strings.Cut(parts[i], "\n")
 		p := program{document: document, code: code, marks: map[string]string{}}
 		_, above, _ := cutLast(parts[i-1], "\n\n")
 		for _, m := range marks.FindAllStringSubmatch(above, -1) {
 			p.marks[m[1]] = m[2]
 		}
-		found = append(found, p)
+		if _, ok := p.marks["from"]; ok || language == "go" {
+			found = append(found, p)
+		}
 	}
 	return found
 }
@@ -120,7 +122,8 @@ func (p program) source(t *testing.T) string {
 	if name, ok := p.marks["from"]; ok {
 		file, err := os.ReadFile(name)
 		require.NoError(t, err, p.document)
-		require.Contains(t, string(file), strings.TrimSpace(p.code), "%s: this is not in %s", p.document, name)
+		code := strings.ReplaceAll(p.code, tutorialModule, "github.com/goverse/goverse/examples/tutorial")
+		require.Contains(t, string(file), strings.TrimSpace(code), "%s: this is not in %s", p.document, name)
 		return ""
 	}
 	if given, ok := p.marks["given"]; ok {
