@@ -87,6 +87,7 @@ type Cluster struct {
 	checkpoints Checkpoints
 	objects     *hosted.Handle
 	events      Events
+	history     history
 
 	mu      sync.Mutex
 	phase   clusterPhase

@@ -143,5 +143,9 @@ func (s *objectsServer) Describe(_ context.Context, req *objectspb.DescribeReque
 	if err != nil {
 		return nil, &notRunningError{err}
 	}
-	return p.objects.gateway.Describe(req, s.c.cfg.EtcdPrefix)
+	resp, err := p.objects.gateway.Describe(req, s.c.cfg.EtcdPrefix)
+	if err == nil && req.GetFigures() {
+		resp.Figures, err = s.c.describeFigures(p, req)
+	}
+	return resp, err
 }

@@ -109,6 +109,7 @@ func (c *Cluster) startParts(p *nodeParts) {
 	p.tracked.Go(func(ctx context.Context) { p.work.elections.Run(ctx) })
 	p.tracked.Go(func(ctx context.Context) { p.objects.routes.run(ctx, p.objects.pool.Drop) })
 	p.tracked.Go(p.objects.viewMonitor.run)
+	p.tracked.Go(func(ctx context.Context) { c.recordHistory(ctx, p) })
 	p.tracked.Go(func(ctx context.Context) {
 		changed := p.Consensus.Election().Subscribe()
 		defer changed.Close()

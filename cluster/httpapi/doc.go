@@ -16,6 +16,7 @@
 //	GET /cluster/shards   the owners of the shards, open moves; 503 without a map, 404 with sharding off
 //	GET /cluster/processors  the program's processors here: position, lag, errors
 //	GET /cluster/objects  services, calls and times here; ?key=NAME: its objects; 404 for a Source without objects
+//	GET /cluster/figures  services, processors and busy shards of the whole cluster, and samples of its last hour
 //	GET /cluster/elections, /cluster/locks, /cluster/effects  those of the whole cluster, read from etcd
 //	GET /cluster/events   the newest events of the cluster; ?limit=N&since=TIME
 //	GET /cluster/events/stream  each event as it is recorded, as server-sent events

@@ -39,14 +39,21 @@ type eventQuery struct {
 func readEventQuery(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
 	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]queryParameter{"limit": limitParameter(&q.limit),
 		"since": func(value string) (err error) {
-			if ago, derr := time.ParseDuration(value); derr == nil && ago >= 0 {
-				q.since = now.Add(-ago)
-			} else if q.since, err = time.Parse(time.RFC3339, value); err != nil {
-				return fmt.Errorf("since=%q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", value)
-			}
-			return nil
+			q.since, err = readSince(value, now)
+			return err
 		}})
 	return q, ok
+}
+
+// readSince reads a time of RFC 3339, or an age.
+func readSince(value string, now time.Time) (since time.Time, err error) {
+	if ago, derr := time.ParseDuration(value); derr == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	if since, err = time.Parse(time.RFC3339, value); err != nil {
+		err = fmt.Errorf("since=%q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", value)
+	}
+	return since, err
 }
 
 // serveEvents serves the event log, which is read once a second for all requests.

@@ -32,7 +32,8 @@ type Options struct {
 	// would take longer is cut short. Default 2 s.
 	LeaderTimeout time.Duration
 	// Processors returns the program's processors, for /cluster/processors and the metrics: for example, the
-	// Status of a processor.Group. It must not block, and names must be unique. Default: none.
+	// Status of a processor.Group. It must not block, and names must be unique. Default: none. If the source is a
+	// *cluster.Cluster, New passes them to its ReportProcessors.
 	Processors func() []processor.Status
 	// Certificates returns the certificates in use, for the metrics: for example, the Expiries of
 	// mtls.Certificates. It must not block, and pairs of Use and File must be unique. Default: none.
@@ -83,6 +84,9 @@ type Certificate struct {
 // New returns a handler for every route named in the package comment. It answers other paths with 404, and
 // unsupported methods with 405. It can be mounted below a prefix with http.StripPrefix. It starts no goroutine.
 func New(source Source, opts Options) http.Handler {
+	if c, ok := source.(*cluster.Cluster); ok && opts.Processors != nil {
+		c.ReportProcessors(opts.Processors)
+	}
 	return newRouter(source, func() objectView { return objectsOf(source) }, opts)
 }
 
@@ -112,6 +116,7 @@ func (a *api) routes() []route {
 		pushedRoute("/cluster/shards", a.serveShards),
 		pushedRoute("/cluster/processors", a.serveProcessors),
 		pushedRoute("/cluster/objects", a.serveObjects),
+		pageRoute("/cluster/figures", a.serveFigures),
 		pushedRoute("/cluster/elections", a.serveElections),
 		pushedRoute("/cluster/locks", a.serveLocks),
 		pushedRoute("/cluster/effects", a.serveEffects),

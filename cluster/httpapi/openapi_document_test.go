@@ -81,6 +81,10 @@ func operations() map[string]operation {
 			"default": defaultLimit}),
 		queryParam("since", "Only what happened since: how long ago, like 1h30m, or a time of RFC 3339.",
 			object{"type": "string"})}
+	figures := showing("figures", "Services, processors and busy shards of the whole cluster, and with ?since= samples "+
+		"of its last hour. The node asks every other one.", Figures{}, 400, 404, 503)
+	figures.params = []object{queryParam("since", "Include the samples after this: how long ago, like 1h, or a time of "+
+		"RFC 3339.", object{"type": "string"})}
 	pageStream := streamed("stream", "Pages whenever they change, as server-sent events: the name of each is the page as "+
 		"it was asked for, and its data an object with the page's status and body. An event beat comes every two seconds.",
 		400, 503)
@@ -100,6 +104,7 @@ func operations() map[string]operation {
 		"/cluster/shards":     showing("shards", "The owners of the shards, and open moves.", Shards{}, 404, 503),
 		"/cluster/processors": showing("processors", "The program's processors on this node.", Processors{}, 503),
 		"/cluster/objects":    objectsPage,
+		"/cluster/figures":    figures,
 		"/cluster/elections": listing("elections", "The named elections of the whole cluster, from etcd.",
 			Elections{}),
 		"/cluster/locks": listing("locks", "The locks of the whole cluster, from etcd.", Locks{}),

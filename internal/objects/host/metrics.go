@@ -116,6 +116,19 @@ func (h *Host) RunningTurns() (turns int) {
 	return turns
 }
 
+// TurnsByShard returns the number of turns that have begun in each shard since the node's start. It locks each shard in
+// turn.
+func (h *Host) TurnsByShard() []int64 {
+	turns := make([]int64, len(h.shards))
+	for n := range h.shards {
+		s := &h.shards[n]
+		s.mu.Lock()
+		turns[n] = s.begun
+		s.mu.Unlock()
+	}
+	return turns
+}
+
 // DescribeObjects describes the objects with that key in a shard of this node, at most one of each service, in the
 // order of the services' names.
 func (h *Host) DescribeObjects(n int, key string) (all []objects.Activity) {

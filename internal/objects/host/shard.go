@@ -17,6 +17,7 @@ type shard struct {
 	objects  map[objectID]*object // nil if there are none
 	live     int                  // the number of objects that are not empty
 	running  int                  // the number of running turns
+	begun    int64                // the number of turns that have begun since the node's start
 	ids      turnIDs
 	leaving  bool // the shard leaves, and no turn has entered since
 	awaiting bool // a goroutine waits for the shard

@@ -130,6 +130,7 @@ func (o *object) beginTurn(t *turn) bool {
 	}
 	o.turns.beginTurn(t, s.ids.nextID())
 	s.running++
+	s.begun++
 	return true
 }
 

@@ -613,7 +613,11 @@ type DescribeRequest struct {
 	// The cluster's prefix in etcd; empty: the one that is served.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// If set, of which key the objects are described one by one.
-	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The response includes the node's figures.
+	Figures bool `protobuf:"varint,3,opt,name=figures,proto3" json:"figures,omitempty"`
+	// With figures: the samples taken after this time, in milliseconds since 1970; 0: none.
+	SamplesAfter  int64 `protobuf:"varint,4,opt,name=samples_after,json=samplesAfter,proto3" json:"samples_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,12 +666,29 @@ func (x *DescribeRequest) GetKey() []byte {
 	return nil
 }
 
+func (x *DescribeRequest) GetFigures() bool {
+	if x != nil {
+		return x.Figures
+	}
+	return false
+}
+
+func (x *DescribeRequest) GetSamplesAfter() int64 {
+	if x != nil {
+		return x.SamplesAfter
+	}
+	return 0
+}
+
 type DescribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The services that are registered on the node, by name.
 	Services []*DescribeResponse_Service `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
 	// Those of the key.
-	Objects       []*DescribeResponse_Object `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	Objects []*DescribeResponse_Object `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// JSON of the type Figures in the Go package cluster; empty: not requested, or the node's version has none.
+	// Readers ignore fields that they do not know.
+	Figures       []byte `protobuf:"bytes,3,opt,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,6 +733,13 @@ func (x *DescribeResponse) GetServices() []*DescribeResponse_Service {
 func (x *DescribeResponse) GetObjects() []*DescribeResponse_Object {
 	if x != nil {
 		return x.Objects
+	}
+	return nil
+}
+
+func (x *DescribeResponse) GetFigures() []byte {
+	if x != nil {
+		return x.Figures
 	}
 	return nil
 }
@@ -977,13 +1005,16 @@ const file_goverse_objects_v1_objects_proto_rawDesc = "" +
 	"\tunchanged\x18\b \x01(\bR\tunchanged\x1aB\n" +
 	"\x04Node\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\";\n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\"z\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\"\xa1\x03\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x18\n" +
+	"\afigures\x18\x03 \x01(\bR\afigures\x12#\n" +
+	"\rsamples_after\x18\x04 \x01(\x03R\fsamplesAfter\"\xbb\x03\n" +
 	"\x10DescribeResponse\x12H\n" +
 	"\bservices\x18\x01 \x03(\v2,.goverse.objects.v1.DescribeResponse.ServiceR\bservices\x12E\n" +
-	"\aobjects\x18\x02 \x03(\v2+.goverse.objects.v1.DescribeResponse.ObjectR\aobjects\x1ae\n" +
+	"\aobjects\x18\x02 \x03(\v2+.goverse.objects.v1.DescribeResponse.ObjectR\aobjects\x12\x18\n" +
+	"\afigures\x18\x03 \x01(\fR\afigures\x1ae\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06active\x18\x02 \x01(\x03R\x06active\x12\x18\n" +
