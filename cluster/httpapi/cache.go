@@ -23,7 +23,7 @@ const (
 )
 
 // errReadLimit is returned when a read would exceed the rate limit.
-var errReadLimit = errors.New("etcd is asked as often as this node does for HTTP: try again")
+var errReadLimit = errors.New("etcd, or the other nodes, are asked as often as this node does for HTTP: try again")
 
 // cache reads the answer to a question from etcd once for all concurrent callers, and remembers it for a while.
 // It remembers failures too, so that an etcd in trouble is not asked more often. It is safe for concurrent use.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/histogram/samples"
@@ -18,6 +20,8 @@ import (
 const (
 	// maxMissing, maxServices, maxProcessors and maxBusyShards limit the lists of Figures.
 	maxMissing, maxServices, maxProcessors, maxBusyShards = 20, 500, 1000, 20
+	// figuresPerSecond limits how often all nodes are asked.
+	figuresPerSecond = 4
 	// hotFactor and hotPerSecond define a hot shard: it has so many times the mean of all shards, and so many turns per
 	// second.
 	hotFactor, hotPerSecond = 10, 10
@@ -83,7 +87,7 @@ type BusyShard struct {
 	Hot bool `json:"hot"`
 }
 
-// serveFigures asks every node, once a second for all requests with the same since.
+// serveFigures asks every node, once a second for all requests with the same since, and at most a few times a second.
 func (a *api) serveFigures(w http.ResponseWriter, r *http.Request) {
 	now, since := time.Now(), time.Time{}
 	if !readQuery(w, r, "?since=TIME", map[string]queryParameter{"since": func(value string) (err error) {
@@ -96,10 +100,10 @@ func (a *api) serveFigures(w http.ResponseWriter, r *http.Request) {
 	if c == nil {
 		return
 	}
-	if !since.IsZero() { // the same question for all that ask within an interval; samples end at its multiples
-		since = since.Add(samples.Every - 1).Truncate(samples.Every).Add(-1)
+	if !since.IsZero() {
+		since = roundSince(since, now)
 	}
-	body, err := a.lists.get(r.Context(), fmt.Sprint("figures ", since.Unix()), a.opts.LeaderTimeout,
+	body, err := a.figures.get(r.Context(), fmt.Sprint("figures ", since.Unix()), a.opts.LeaderTimeout,
 		func(ctx context.Context) (any, error) {
 			all, err := c.Figures(ctx, since)
 			if err != nil {
@@ -112,6 +116,22 @@ func (a *api) serveFigures(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
+}
+
+// newFiguresCache returns a cache that asks all nodes once at a time, and a few times a second.
+func newFiguresCache() *cache {
+	c := newCache(listTTL, 1)
+	c.readRate = rate.NewLimiter(figuresPerSecond, 2*figuresPerSecond)
+	return c
+}
+
+// roundSince returns a time just before the first sample that ends at since or later, at most an hour back. Callers
+// that ask within one interval so have the same question.
+func roundSince(since, now time.Time) time.Time {
+	if oldest := now.Add(-samples.Limit * samples.Every); since.Before(oldest) {
+		since = oldest
+	}
+	return since.Add(samples.Every - 1).Truncate(samples.Every).Add(-1)
 }
 
 // newFigures merges the figures of all nodes.

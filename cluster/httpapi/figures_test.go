@@ -65,6 +65,19 @@ func TestFiguresAddUp(t *testing.T) {
 	require.False(t, newFigures(st, all).Busy[0].Hot, "of four shards, one with most calls is nothing special")
 }
 
+// Requests within one interval have one question, and none goes back further than an hour.
+func TestRoundSince(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 12, 0, 5, 0, time.UTC)
+	noon := now.Truncate(time.Minute)
+	for since, want := range map[time.Time]time.Time{
+		noon: noon, noon.Add(1): noon.Add(20 * time.Second), noon.Add(20 * time.Second): noon.Add(20 * time.Second),
+		noon.Add(-48 * time.Hour): noon.Add(-time.Hour + 20*time.Second), now: noon.Add(20 * time.Second),
+	} {
+		require.Equal(t, want.Add(-1), roundSince(since, now), "%s", since)
+	}
+}
+
 func readFigures(t *testing.T, page http.Handler, query string) (f Figures) {
 	t.Helper()
 	w := call(page, http.MethodGet, "/cluster/figures"+query)

@@ -91,7 +91,8 @@ func New(source Source, opts Options) http.Handler {
 }
 
 func newRouter(source Source, view func() objectView, opts Options) *router {
-	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, maxReads)}
+	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, maxReads),
+		figures: newFiguresCache()}
 	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
 		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery, 0)}
 	rt.routes = append(rt.routes, streamRoute("/cluster/stream", rt.streamPages))
@@ -131,7 +132,8 @@ type api struct {
 	source  Source
 	objects func() objectView
 	opts    Options
-	lists   *cache
+	lists   *cache // of etcd
+	figures *cache // of all nodes
 }
 
 // writeJSON sends a response with a JSON body.
