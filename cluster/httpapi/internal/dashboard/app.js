@@ -116,7 +116,7 @@ const pages = {
   status: "/cluster/status", leader: "/cluster/leader", health: "/cluster/health", nodes: "/cluster/nodes?limit=1000",
   shards: "/cluster/shards", events: "/cluster/events?limit=10", elections: "/cluster/elections",
   locks: "/cluster/locks", unknown: "/cluster/effects?unknown=true", effects: "/cluster/effects",
-  processors: "/cluster/processors", objects: "/cluster/objects",
+  processors: "/cluster/processors",
 };
 /** got has the newest {status, body} of each page. */
 const got = {};
@@ -149,11 +149,32 @@ function safeURL(text) {
     return u.pathname === "" ? `${u.href}/` : u.href;
   } catch { return null; }
 }
-const memberAt = (address) => body("nodes")?.nodes.find((n) => n.address === address);
-function who(address, link = false) {
-  const url = link && safeURL(memberAt(address)?.api_url);
+const memberAt = (address) => members.get(address);
+/** members has the nodes by address, and hosts how many nodes each host has. */
+let members = new Map(), hosts = new Map();
+function readMembers(nodes) {
+  members = new Map(nodes.map((n) => [n.address, n]));
+  hosts = new Map();
+  for (const n of nodes) if (n.hostname) hosts.set(n.hostname, (hosts.get(n.hostname) ?? 0) + 1);
+  for (const n of nodes) if (n.hostname) hostOf.set(n.address, n.hostname);
+  for (const address of [...hostOf.keys()].slice(0, -2000)) hostOf.delete(address);
+}
+/** hostOf remembers the hosts of nodes that have gone. */
+const hostOf = new Map();
+const port = (address) => address.slice(address.lastIndexOf(":"));
+/** nameFor is the shortest name of a node: its host, with its port where the host has several; else its address. */
+function nameFor(address) {
+  const host = hostOf.get(address);
+  if (!host || address.startsWith(`${host}:`)) return address;
+  return (hosts.get(host) ?? 0) > 1 ? host + port(address) : host;
+}
+/** who shows a node: its host's name, or with full both that and its address. */
+function who(address, link = false, full = false) {
+  const url = link && safeURL(memberAt(address)?.api_url), name = nameFor(address);
+  const title = name === address ? address : `${name}, ${address}`;
   return el("span", { class: "who" }, mark(address),
-    url && address !== self() ? el("a", { href: url, title: address }, address) : el("span", { title: address }, address));
+    url && address !== self() ? el("a", { href: url, title }, name) : el("span", { title }, name),
+    full && name !== address ? el("small", { class: "address" }, address) : "");
 }
 const self = () => got.status?.body?.node_id ?? "";
 
@@ -200,9 +221,10 @@ function watchdog() {
   if (connection.source && Date.now() - from > silence) disconnected();
 }
 
-// A page that nobody looks at gives its connection back after half a minute.
+// A page that is not visible gives its connection back after half a minute.
 let away = 0;
 document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) askFigures();
   clearTimeout(away);
   if (document.hidden) {
     away = setTimeout(() => {
@@ -250,8 +272,8 @@ function paintLive() {
 
 function paintTitle() {
   const st = got.status?.body;
-  const lead = st?.leader_id ? `${st.leader_id} leads` : "nobody leads";
-  document.title = !st ? "Goverse" : old() ? `(not current) ${st.node_id} · Goverse` : `${lead} · Goverse`;
+  const lead = st?.leader_id ? `${nameFor(st.leader_id)} leads` : "no node leads";
+  document.title = !st ? "Goverse" : old() ? `(not current) ${nameFor(st.node_id)} · Goverse` : `${lead} · Goverse`;
 }
 
 // ---- What comes in -----------------------------------------------------------------------------------------------
@@ -267,7 +289,10 @@ function take(name, push) {
     const best = Math.max(...offsets);
     skew = Math.abs(best) < 250 ? 0 : best; // of clocks that agree, delay alone is left
   }
-  if (name === "nodes") for (const n of push.body?.nodes ?? []) sign(n.address);
+  if (name === "nodes") {
+    readMembers(push.body?.nodes ?? []);
+    for (const n of push.body?.nodes ?? []) sign(n.address);
+  }
   // In the order of the addresses, so that each page that is opened has the same signs.
   if (name === "status") { for (const address of push.body?.nodes ?? []) sign(address); paintAdmin(); }
   dirty.add(name);
@@ -279,8 +304,8 @@ const paints = [
   [["status", "nodes", "health"], paintHeader], [["status", "leader", "nodes"], paintLeader],
   [["status", "nodes", "shards", "unknown"], paintTiles], [["status", "nodes"], paintQueue],
   [["nodes", "status", "shards"], paintNodes], [["shards", "nodes"], paintShards],
-  [["elections", "locks", "effects", "unknown", "processors", "objects", "nodes"], paintWork],
-  [["events"], takeEvents],
+  [["elections", "locks", "effects", "unknown", "processors", "nodes"], paintWork],
+  [["events"], takeEvents], [["status", "leader", "nodes", "events"], paintLanes], [["status"], paintCommands],
 ];
 
 function paint() {
@@ -292,6 +317,8 @@ function paint() {
 }
 function paintAll() {
   for (const [, draw] of paints) draw();
+  paintSparks();
+  paintServices();
 }
 
 function tick() {
@@ -302,7 +329,9 @@ function tick() {
   }
   if (!connection.live) paintLive();
   paintLease();
+  if (connection.live && Date.now() - drawnAt > 2000) { drawnAt = Date.now(); paintLanes(); }
 }
+let drawnAt = 0;
 
 // ---- Header, leader, figures, queue --------------------------------------------------------------------------------
 
@@ -316,7 +345,7 @@ function paintHeader() {
   const st = got.status?.body, h = got.health?.body;
   if (!st) return;
   const host = memberAt(st.node_id)?.hostname;
-  fill($("self"), ["as seen by ", el("b", {}, st.node_id), host ? ` on ${host}` : "",
+  fill($("self"), ["as seen by ", el("b", {}, nameFor(st.node_id)), host && nameFor(st.node_id) !== st.node_id ? ` at ${st.node_id}` : "",
     h?.version ? el("span", {}, `, version ${h.version}`) : ""]);
   const badge = $("health");
   if (h?.status) fill(badge, [health(h.status)]);
@@ -339,14 +368,14 @@ function paintLeader() {
   }
   if (st.leader_id) {
     const m = memberAt(st.leader_id);
-    parts.push(el("p", { class: "name" }, who(st.leader_id, true)));
+    parts.push(el("p", { class: "name" }, who(st.leader_id, true, true)));
     if (m?.silent_to) parts.push(el("p", { class: "bad", role: "alert" }, icon("warn"), unanswered(m)));
     const facts = [["Token of the term", el("span", {}, num(st.token))],
       ["Leads", known?.acquired_at ? since(known.acquired_at, "for ") : "time not known"],
-      ["Host", known?.hostname || m?.hostname || "not known"]];
+      ["Version", m?.version || "not known"]];
     parts.push(el("dl", {}, facts.map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v)))));
   } else {
-    parts.push(el("p", { class: "name" }, !st.ready && st.state !== "starting" ? "Not known" : "Nobody leads"));
+    parts.push(el("p", { class: "name" }, !st.ready && st.state !== "starting" ? "Not known" : "No node leads"));
     const next = st.queue[0];
     parts.push(el("p", { class: "soft" }, !st.ready
       ? `This node cannot say who leads while it has no current view of etcd.${lastLeader ? ` It was ${lastLeader}.` : ""}`
@@ -356,7 +385,7 @@ function paintLeader() {
   fill($("leader"), parts);
   if (st.ready && st.leader_id !== (lastLeader ?? "")) {
     if (lastLeader !== undefined || !st.leader_id) {
-      $("news").textContent = st.leader_id ? `${st.leader_id} leads now.` : "Nobody leads now.";
+      $("news").textContent = st.leader_id ? `${st.leader_id} leads now.` : "No node leads now.";
     }
     lastLeader = st.leader_id;
   }
@@ -418,7 +447,7 @@ function paintQueue() {
     el("span", { class: "place" }, `${i + 1}`), who(a), a === st.leader_id && i === 0 ? el("span", { class: "tag main" }, icon("crown"), "leads") : ""));
   fill($("queue"), [queue.length ? el("ol", { class: "chips", tabindex: queue.length > 12 ? 0 : null,
     "aria-label": "The queue in order" }, chips)
-    : el("p", { class: "empty" }, "The queue is empty: nobody stands for election."),
+    : el("p", { class: "empty" }, "The queue is empty: no node stands for election."),
   queue.length > chipsShown ? el("button", { type: "button", class: "small more", "data-do": "chips" },
     allChips ? "Show fewer" : `Show all ${num(queue.length)}`) : ""]);
 }
@@ -430,12 +459,12 @@ let wanted = "";
 const order = { name: "Node", down: false };
 const healths = { suspected: 0, silent: 1, degraded: 2, healthy: 3 };
 const nodeColumns = [
-  { name: "Node", by: (n) => n.address }, { name: "State", by: (n) => (n.stopping ? 0 : n.draining ? 1 : 2) + n.state },
+  { name: "Node", by: (n) => nameFor(n.address) }, { name: "State", by: (n) => (n.stopping ? 0 : n.draining ? 1 : 2) + n.state },
   { name: "Place", num: true, by: (n) => n.place || Infinity }, { name: "Health", by: (n) => healths[n.health] ?? 4 },
   { name: "Shards", num: true, by: (n) => n.shards }, { name: "Weight", num: true, by: (n) => n.weight || 1 },
   { name: "Round trip", num: true, by: (n) => n.round_trip_ms },
   { name: "Seen for", num: true, by: (n) => -Date.parse(n.seen_since ?? 0) },
-  { name: "Host", by: (n) => n.hostname }, { name: "Version", by: (n) => n.version }, { name: "Labels", wide: true },
+  { name: "Version", by: (n) => n.version }, { name: "Labels", wide: true },
 ];
 /** inOrder sorts nodes as they are asked for; those that are alike, by address. */
 function inOrder(nodes) {
@@ -459,11 +488,12 @@ function paintNodes() {
     : many(all.nodes.length, "node", "nodes"), all.truncated ? ", and more that are not shown" : ""]);
   const columns = [...nodeColumns];
   if (token) columns.push({ name: "Admin" });
+  columns.push({ name: "Copy" });
   const shards = body("shards")?.count;
   fill($("nodes"), [rows.length ? table("Nodes of the cluster", columns, rows.map((n) => ({
     key: `${n.address} ${n.incarnation}`, marked: n.health !== "healthy",
     cells: [
-      [who(n.address, true), n.address === self() ? [" ", el("span", { class: "tag" }, "this node")] : ""],
+      [who(n.address, true, true), n.address === self() ? [" ", el("span", { class: "tag" }, "this node")] : ""],
       el("span", { class: "tags" },
         el("span", { class: n.state === "leader" ? "tag main" : "tag" }, icon(stateIcon[n.state] ?? "dot"), n.state),
         n.election_only ? el("span", { class: "tag", title: "A process of the election: it has no server and no shards" },
@@ -477,13 +507,14 @@ function paintNodes() {
       num(n.weight || 1),
       n.round_trip_ms ? `≤ ${num(n.round_trip_ms)} ms` : el("span", { class: "soft" }, "near"),
       n.seen_since ? since(n.seen_since) : "–",
-      n.hostname || "–", n.version || "–",
+      n.version || "–",
       Object.keys(n.labels).length ? el("span", { class: "tags" }, Object.entries(n.labels).sort().map(([k, v]) =>
         el("span", { class: "tag label", title: `${k}=${v}` }, `${k}=${v}`))) : el("span", { class: "soft" }, "–"),
       ...(token ? [el("div", { class: "buttons" },
         n.election_only ? "" : n.draining ? act("undrain", "Undrain…", { node: n.address })
           : act("drain", "Drain…", { node: n.address }),
         n.state === "candidate" ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
+      el("div", { class: "buttons" }, n.election_only ? "" : copies(n.draining ? ["goversed", "drain", "--undo", n.address] : ["goversed", "drain", n.address])),
     ],
   })), order) : el("p", { class: "empty" }, all.nodes.length ? "No node fits the filter." : "No node is registered.")]);
 }
@@ -500,7 +531,7 @@ function ranges(text, f) {
 }
 
 /** map is the picture: of each shard its owner's sign, -1 without one; its epoch; its open move. */
-const map = { count: 0, generation: -1, owner: new Int32Array(0), epoch: [], moves: new Map(), flash: new Map(),
+const map = { hot: new Set(), wanted: "", count: 0, generation: -1, owner: new Int32Array(0), unserved: new Uint8Array(0), epoch: [], moves: new Map(), flash: new Map(),
   size: 0, columns: 0, cursor: -1, hover: -1, only: null, base: document.createElement("canvas"), anim: 0, later: 0 };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const flashFor = 1600;
@@ -517,7 +548,10 @@ function readMap(t) {
       if (owner[i] !== map.owner[i] || moves.has(i) !== map.moves.has(i)) map.flash.set(i, until);
     }
   } else map.flash.clear();
-  Object.assign(map, { count: t.count, generation: t.generation, owner, epoch, moves });
+  const unserved = new Uint8Array(t.count);
+  ranges(t.unowned, (i) => { unserved[i] = 1; });
+  for (const o of t.owners) if (o.state === "gone") ranges(o.shards, (i) => { unserved[i] = 1; });
+  Object.assign(map, { count: t.count, generation: t.generation, owner, epoch, moves, unserved });
   if (map.cursor >= t.count) map.cursor = -1;
 }
 
@@ -541,14 +575,36 @@ function paintShards() {
   $("shard").max = t.count - 1;
   readMap(t);
   const owners = t.owners;
-  fill($("legend"), owners.map((o) => el("li", { "data-key": `${o.address} ${o.incarnation}` },
-    el("button", { type: "button", "data-do": "only", "data-node": o.address, "aria-pressed": String(map.only === sign(o.address)) },
-      who(o.address), o.state === "alive" ? "" : el("span", { class: o.state === "gone" ? "tag bad" : "tag warn" }, o.state),
-      el("span", { class: "count" }, `${num(o.count)} · ${percent(o.count, t.count)}`)))));
+  if (map.wanted) { for (const o of owners) if (o.address === map.wanted) map.only = sign(o.address); map.wanted = ""; }
+  const least = Math.max(1, ...owners.map((o) => o.count)), rank = { gone: 0, draining: 1 };
+  const leaves = new Map(); // how many shards each node has yet to release
+  for (const m of t.moves) if (!m.done) leaves.set(m.from, (leaves.get(m.from) ?? 0) + m.count);
+  const most = Math.max(least, ...owners.map((o) => o.count + (leaves.get(o.address) ?? 0)));
+  const part = (n) => `${(100 * n / most).toFixed(2)}%`;
+  fill($("legend"), [...owners].sort((a, b) => (rank[a.state] ?? 2) - (rank[b.state] ?? 2) || b.count - a.count || (a.address < b.address ? -1 : 1)).map((o) => {
+    const s = sign(o.address) % colours, comes = o.count - o.may_serve, goes = leaves.get(o.address) ?? 0;
+    return el("li", { "data-key": `${o.address} ${o.incarnation}` },
+      el("button", { type: "button", "data-do": "only", "data-node": o.address, "aria-pressed": String(map.only === sign(o.address)) },
+        who(o.address), o.state === "alive" ? "" : el("span", { class: o.state === "gone" ? "tag bad" : "tag warn" }, o.state),
+        el("span", { class: "count" }, comes ? el("span", { class: "warn" }, `${num(comes)} to come · `) : "", goes ? el("span", { class: "warn" }, `${num(goes)} to go · `) : "",
+          `${num(o.count)} · ${percent(o.count, t.count)}`),
+        svg("svg", { class: "bar-of", "aria-hidden": "true", height: 8, width: "100%" }, svg("rect", { class: o.state === "gone" ? "unserved" : `f${s}`, width: part(o.may_serve), height: 8, rx: 2 }),
+          comes ? svg("rect", { class: "comes", x: part(o.may_serve), width: part(comes), height: 8 }) : "",
+          goes ? svg("rect", { class: "goes", x: part(o.count), width: part(goes), height: 8 }) : "")));
+  }));
+  const gone = owners.filter((o) => o.state === "gone").reduce((n, o) => n + o.count, 0);
+  let unowned = 0;
+  ranges(t.unowned, () => unowned++);
+  const hot = (figures.body?.busy ?? []).filter((b) => b.hot);
+  map.hot = new Set(hot.map((b) => b.shard));
+  fill($("shards-trouble"), [unowned || gone ? el("p", { class: "bad" }, icon("warn"), ` ${many(unowned + gone, "shard is", "shards are")} not served`,
+    gone ? `: ${num(gone)} of nodes that are gone${unowned ? `, ${num(unowned)} without an owner` : ""}.` : ": without an owner.") : "",
+  hot.length ? el("p", { class: "warn" }, icon("bolt"), " Hot: ", hot.slice(0, 6).map((b, i) => [i ? ", " : "", `shard ${num(b.shard)} on `, nameFor(b.node), ` with ${rate(b.turns_per_second)} calls per second`]),
+    hot.length > 6 ? `, and ${num(hot.length - 6)} more` : "", ".") : ""]);
   const open = t.moves.filter((m) => !m.done);
   fill($("moves"), [open.length ? el("ul", { class: "moves" }, open.slice(0, 12).map((m) =>
     el("li", {}, el("span", { class: "hatch", "aria-hidden": "true" }), many(m.count, "shard moves from ", "shards move from "),
-      who(m.from), "to", who(m.to), el("span", { class: "soft" }, `since generation ${num(m.since)}, waits for ${m.waits_for}`))),
+      who(m.from), "to", who(m.to), el("span", { class: "soft" }, `since generation ${num(m.since)}, waits for ${nameFor(m.waits_for ?? m.from)}`))),
   open.length > 12 ? el("li", { class: "soft" }, `and ${many(open.length - 12, "other group", "other groups")}`) : "") : ""]);
   fill($("owners"), [table("Owners of shards", [{ name: "Owner" }, { name: "State" }, { name: "Shards", num: true },
     { name: "Share", num: true }, { name: "May serve", num: true }, { name: "Weight", num: true }],
@@ -586,6 +642,7 @@ function readPalette() {
   palette.none = of("sign none").backgroundColor;
   palette.text = getComputedStyle(document.body).color;
   palette.back = getComputedStyle(document.querySelector(".card")).backgroundColor;
+  palette.bad = of("bad").color;
   probe.remove();
 }
 const colour = (s) => s < 0 ? palette.none : palette.colours[s % colours];
@@ -636,6 +693,17 @@ function drawMap() {
     g.stroke();
     g.restore();
   }
+  for (let i = 0; i < map.count; i++) if (map.unserved[i]) { // crossed in red: colour is not the only sign
+    const [x, y] = rect(i);
+    g.fillStyle = palette.back; g.fillRect(x, y, side, side);
+    g.strokeStyle = palette.bad; g.lineWidth = Math.min(2, side / 3); g.beginPath();
+    g.moveTo(x, y); g.lineTo(x + side, y + side); g.moveTo(x + side, y); g.lineTo(x, y + side); g.stroke();
+  }
+  for (const i of map.hot) if (i < map.count) {
+    const [x, y] = rect(i);
+    g.strokeStyle = palette.text; g.lineWidth = 2; g.beginPath();
+    g.arc(x + side / 2, y + side / 2, Math.max(5, side * 0.7), 0, 2 * Math.PI); g.stroke();
+  }
   for (const [i, until] of map.flash) {
     if (until <= at) { map.flash.delete(i); continue; }
     const [x, y] = rect(i);
@@ -661,7 +729,9 @@ function shardSays(i) {
   const parts = [el("b", {}, `Shard ${num(i)}`), name ? ": owner " : ": no owner"];
   if (name) parts.push(who(name));
   if (map.epoch[i]) parts.push(`, epoch ${num(map.epoch[i])}`);
-  if (m) parts.push(`, moves here from ${m.from} since generation ${num(m.since)}, which has not released it yet`);
+  if (map.unserved[i]) parts.push(", not served");
+  if (map.hot.has(i)) parts.push(", hot");
+  if (m) parts.push(`, moves here from ${nameFor(m.from)} since generation ${num(m.since)}, which has not released it yet`);
   return parts;
 }
 function paintSays() {
@@ -702,103 +772,23 @@ $("shard").addEventListener("input", (e) => {
 });
 new ResizeObserver(() => layout()).observe($("shards-map"));
 
-// ---- Work --------------------------------------------------------------------------------------------------------
+/*parts*/
 
-const tabs = ["elections", "locks", "effects", "processors", "objects"];
-let tab = "elections";
-const countOf = {
-  elections: () => body("elections")?.elections.length, locks: () => body("locks")?.locks.length,
-  effects: () => body("effects")?.effects.length, processors: () => body("processors")?.processors.length,
-  objects: () => body("objects")?.services.reduce((n, s) => n + s.active, 0),
-};
+// ---- Lists ---------------------------------------------------------------------------------------------------------
 
-function paintWork() {
-  const unknown = body("unknown")?.effects.length ?? 0;
-  fill($("tabs"), tabs.map((name) => {
-    const n = countOf[name](), more = body(name)?.truncated ? "+" : "";
-    return el("button", { type: "button", role: "tab", id: `tab-${name}`, "data-key": name, "data-do": "tab", "data-tab": name,
-      "aria-selected": String(tab === name), "aria-controls": "panel", tabindex: tab === name ? 0 : -1 },
-    name[0].toUpperCase() + name.slice(1), n ? el("span", { class: "count" }, `${num(n)}${more}`) : "",
-    name === "effects" && unknown ? el("span", { class: "count bad" }, `${num(unknown)} unknown`) : "");
-  }));
-  $("panel").setAttribute("aria-labelledby", `tab-${tab}`);
-  const p = got[tab];
-  if (!p) return;
-  fill($("panel"), p.status === 200 ? [panels[tab](p.body)] : [el("p", { class: "empty" }, detail(tab))]);
-}
 const scrolled = (label, t) => el("div", { class: "scroll high", role: "region", "aria-label": label, tabindex: 0 }, t);
-const cut = (page, n) => page.truncated ? el("p", { class: "note more" }, `The first ${num(n)}; the rest: goversed, or the API with ?after=`) : "";
 const empty = (text) => el("p", { class: "empty" }, text);
 const named = (name) => el("span", { class: "named", title: name }, name);
 /** party is a node, or what another process calls itself. */
 const party = (address) => numberOf.has(address) ? who(address) : el("span", { class: "who" }, el("span", { title: address }, address));
 
-const panels = {
-  elections(b) {
-    if (!b.elections.length) return empty("Nobody stands in a named election.");
-    const columns = [{ name: "Election" }, { name: "Leader" }, { name: "Token", num: true }, { name: "Candidates", num: true }];
-    if (token) columns.push({ name: "Admin" });
-    return [scrolled("Table of elections", table("Named elections", columns, b.elections.map((e) => ({ key: e.name, cells: [
-      named(e.name), e.leader_id ? party(e.leader_id) : "nobody", num(e.token), num(e.length),
-      ...(token && addressable(e.name) ? [el("div", { class: "buttons" }, act("resignElection", "Resign…", { name: e.name }),
-        e.candidates.some((c) => c.address !== e.leader_id) ? act("transferElection", "Transfer…", { name: e.name }) : "")] : [])] })))),
-    cut(b, b.elections.length)];
-  },
-  locks(b) {
-    if (!b.locks.length) return empty("Nobody holds a lock or waits for one.");
-    return [scrolled("Table of locks", table("Locks", [{ name: "Lock" }, { name: "Mode" }, { name: "Held by" }, { name: "Token", num: true },
-      { name: "Waiting", num: true }], b.locks.map((l) => ({ key: l.name, cells: [named(l.name), l.mode,
-      el("span", { class: "tags" }, (l.holders ?? []).slice(0, 3).map((h) => party(h.owner)), l.holders?.length > 3 ? `and ${num(l.holders.length - 3)} more` : ""),
-      l.holders?.length ? num(l.holders[0].token) : "–", num(Math.max(0, l.length - (l.holders?.length ?? 0)))] })))), cut(b, b.locks.length)];
-  },
-  effects(b) {
-    const unknown = body("unknown")?.effects ?? [], names = new Set(unknown.map((e) => e.name));
-    const all = [...unknown, ...b.effects.filter((e) => !names.has(e.name))];
-    if (!all.length) return empty("No effect is recorded.");
-    const columns = [{ name: "Effect" }, { name: "State" }, { name: "Attempt", num: true }, { name: "By" }, { name: "Since", num: true },
-      { name: "Remark", wide: true }];
-    const tags = { unknown: ["tag bad", "warn"], failed: ["tag warn", "x"], done: ["tag", "ok"], running: ["tag main", "clock"] };
-    return [scrolled("Table of effects", table("Effects that run at most once, the unknown ones first", columns, all.map((e) => {
-      const [cls, sym] = tags[e.state] ?? ["tag bad", "warn"];
-      return { key: e.name, marked: e.state === "unknown", cells: [named(e.name), el("span", { class: cls }, icon(sym), e.state),
-        num(e.attempt), e.by ? party(e.by) : "–", e.at ? since(e.at) : "–",
-        e.state === "unknown" ? token && addressable(e.name) ? act("resolve", "Resolve…", { name: e.name, token: e.token })
-          : "look whether it took place, then resolve it"
-          : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}` : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : "")] };
-    }))), cut(b, b.effects.length)];
-  },
-  processors(b) {
-    if (!b.processors.length) return empty("This node has no processor to show.");
-    const columns = [{ name: "Processor" }, { name: "State" }, { name: "Position" }, { name: "Lag", num: true }, { name: "Events/s", num: true },
-      { name: "Handled", num: true }, { name: "Parked", num: true }, { name: "Last error", wide: true }];
-    if (token) columns.push({ name: "Admin" });
-    return [el("p", { class: "note" }, "Those of this node, ", el("b", {}, b.node_id), "."),
-      scrolled("Table of processors", table("Processors of this node", columns, b.processors.map((p) => ({ key: p.name, marked: p.attempts > 0, cells: [
-        named(p.name), el("span", { class: "tags" }, el("span", { class: p.leading ? "tag main" : "tag" }, icon(p.leading ? "bolt" : "clock"), p.leading ? "processing" : "waiting"),
-          p.paused ? el("span", { class: "tag warn" }, icon("stop"), "paused") : ""),
-        el("span", { class: "mono" }, p.position || "–"), p.lag === undefined ? "not known" : num(p.lag), p.per_second.toFixed(1), num(p.handled),
-        p.parked ? el("span", { class: "bad" }, num(p.parked)) : "0", p.last_error || "–",
-        ...(token && addressable(p.name) ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [])] }))))];
-  },
-  objects(b) {
-    const head = el("p", { class: "note" }, "Those of this node, ", el("b", {}, b.node_id), `: ${many(b.running, "call runs", "calls run")}, `,
-      `${num(b.calls.local)} sent here, ${num(b.calls.remote)} to other nodes, ${num(b.calls.retried)} retried, ${num(b.calls.lost)} lost.`);
-    if (!b.services.length) return [head, empty("This node hosts no service of objects.")];
-    const at = (t, q) => t[q] === undefined ? "–" : `≤ ${lasting(t[q] * 1000)}`;
-    return [head, scrolled("Table of services", table("Services of objects on this node", [{ name: "Service" }, { name: "Active", num: true },
-      { name: "Waiting", num: true }, { name: "Calls", num: true }, { name: "Half take", num: true }, { name: "99 % take", num: true }, { name: "Panics", num: true }],
-    b.services.map((s) => ({ key: s.name, cells: [named(s.name), num(s.active), num(s.waiting),
-      num(s.methods.reduce((n, m) => n + Object.values(m.calls).reduce((a, c) => a + c, 0), 0)),
-      at(s.latency, "p50_at_most_seconds"), at(s.latency, "p99_at_most_seconds"), s.panics ? el("span", { class: "bad" }, num(s.panics)) : "0"] }))))];
-  },
-};
-
 $("tabs").addEventListener("keydown", (e) => {
-  const i = tabs.indexOf(tab);
-  const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[e.key];
+  const i = kindsOfWork.indexOf(tab);
+  const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: kindsOfWork.length - 1 }[e.key];
   if (to === undefined) return;
   e.preventDefault();
-  tab = tabs[(to + tabs.length) % tabs.length];
+  tab = kindsOfWork[(to + kindsOfWork.length) % kindsOfWork.length];
+  writeAddress();
   paintWork();
   $(`tab-${tab}`).focus();
 });
@@ -808,11 +798,11 @@ $("tabs").addEventListener("keydown", (e) => {
 /** kinds of events: icon, class, group, and what is said, in which a node is shown by its sign. */
 const kinds = {
   leader_elected: ["crown", "good", "Leaders", (e) => [who(e.node), " leads", e.seconds
-    ? [", nobody led for ", el("span", { class: "gap" }, lasting(e.seconds * 1000))] : ""]],
+    ? [", no node led for ", el("span", { class: "gap" }, lasting(e.seconds * 1000))] : ""]],
   leader_lost: ["crown", "warn", "Leaders", (e) => [who(e.node), " leads no more"]],
-  election_started: ["clock", "warn", "Leaders", () => ["nobody leads, the next candidate will"]],
-  cluster_degraded: ["warn", "bad", "Leaders", () => ["nobody has led for a second or longer"]],
-  cluster_recovered: ["ok", "good", "Leaders", (e) => ["somebody leads again, nobody led for ", el("span", { class: "gap" }, lasting(e.seconds * 1000))]],
+  election_started: ["clock", "warn", "Leaders", () => ["no node leads, the next candidate will"]],
+  cluster_degraded: ["warn", "bad", "Leaders", () => ["no node has led for a second or longer"]],
+  cluster_recovered: ["ok", "good", "Leaders", (e) => ["a node leads again, no node led for ", el("span", { class: "gap" }, lasting(e.seconds * 1000))]],
   fallback_entered: ["bolt", "warn", "Leaders", (e) => [who(e.node), " leads by its address: the election cannot work"]],
   fallback_left: ["bolt", "good", "Leaders", (e) => [who(e.node), " leads by its address no more"]],
   node_joined: ["plus", "good", "Nodes", (e) => [who(e.node), " joined"]],
@@ -851,6 +841,7 @@ function merge(more) {
   for (const e of more) byID.set(e.id, e);
   events = [...byID.values()].sort((a, b) => Date.parse(b.time) - Date.parse(a.time) || (b.seq ?? 0) - (a.seq ?? 0)).slice(0, mostEvents);
   paintEvents();
+  paintLanes();
 }
 async function askEvents() {
   if (asking) return;
@@ -876,7 +867,7 @@ function paintEvents() {
   fill($("events"), groups.length ? groups.map((g) => el("section", { "data-key": g.name, "aria-label": g.name }, el("h3", {}, g.name),
     el("ol", {}, g.of.map(([e, at]) => {
       const [sym, cls, , says] = kinds[e.type] ?? ["dot", "soft", "", () => [e.type, " ", e.node ? who(e.node) : ""]];
-      const why = [e.type === "shards_rebalanced" ? "" : e.reason, e.type === "node_removed" && e.peer ? `found by ${e.peer}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : ""].filter(Boolean).join(", ");
+      const why = [e.type === "shards_rebalanced" ? "" : e.reason, e.type === "node_removed" && e.peer ? `found by ${nameFor(e.peer)}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : ""].filter(Boolean).join(", ");
       return el("li", { class: "event", "data-key": e.id }, el("time", { datetime: e.time }, withMillis(at)), icon(sym, cls),
         el("div", {}, says(e), why ? el("span", { class: "why" }, why) : ""));
     })))) : [empty(events.length ? "No event of this kind." : "Nothing has happened yet.")]);
@@ -962,7 +953,7 @@ function setToken(given) {
   paintAll();
 }
 
-const ledBy = (a) => a.leader_id ? `${a.leader_id} leads, with token ${num(a.token)}.` : "Nobody leads yet: the page shows who will.";
+const ledBy = (a) => a.leader_id ? `${a.leader_id} leads, with token ${num(a.token)}.` : "No node leads yet: the page shows the next leader.";
 const movedBy = (a) => a.moved ? ledBy(a) : `The leader is the same: ${ledBy(a)}`;
 function choice(label, values, chosen) {
   const s = el("select", { id: "choice" }, values.map((v) => el("option", { value: v, selected: v === chosen }, v)));
@@ -975,7 +966,7 @@ const actions = {
     const st = got.status.body, next = st.queue.find((a) => a !== st.leader_id);
     return { title: "Resign the leadership", words: [`${st.leader_id} gives the leadership up. ` + (next
       ? `The next in the queue, ${next}, leads within milliseconds, and ${st.leader_id} queues again behind all others.`
-      : "Nobody else waits, so it will lead again.")], confirm: "Resign", path: "resign", say: () => ({}), done: movedBy };
+      : "No other node waits, so it will lead again.")], confirm: "Resign", path: "resign", say: () => ({}), done: movedBy };
   },
   transfer({ to }) {
     const st = got.status.body, others = st.queue.filter((a) => a !== st.leader_id);
@@ -1073,19 +1064,30 @@ document.addEventListener("click", (e) => {
   if (b.dataset.act) return ask(b.dataset.act, { ...b.dataset }, b);
   switch (b.dataset.do) {
     case "chips": allChips = !allChips; paintQueue(); break;
-    case "sort": order.down = order.name === b.dataset.name && !order.down; order.name = b.dataset.name; paintNodes(); break;
-    case "tab": tab = b.dataset.tab; paintWork(); break;
+    case "sort": order.down = order.name === b.dataset.name && !order.down; order.name = b.dataset.name; paintNodes(); writeAddress(); break;
+    case "tab": tab = b.dataset.tab; paintWork(); writeAddress(); break;
+    case "copy": copyText(b); break;
     case "only": {
       const s = sign(b.dataset.node);
       map.only = map.only === s ? null : s;
+      if (map.only !== null) $("zoom").open = true;
       paintShards();
+      writeAddress();
       break;
     }
     case "forget": caller = ""; setToken(""); outcome("token-outcome", "good", "It is forgotten."); $("token").focus(); break;
   }
 });
-$("filter").addEventListener("input", (e) => { wanted = e.target.value; paintNodes(); });
-$("event-type").addEventListener("change", (e) => { show = e.target.value; paintEvents(); });
+$("filter").addEventListener("input", (e) => { wanted = e.target.value; paintNodes(); writeAddress(); });
+$("event-type").addEventListener("change", (e) => { show = e.target.value; paintEvents(); writeAddress(); });
+$("span").addEventListener("change", (e) => { span = Number(e.target.value); paintLanes(); writeAddress(); });
+$("zoom").addEventListener("toggle", () => { if ($("zoom").open) layout(); writeAddress(); });
+addEventListener("hashchange", () => {
+  if (!location.hash.includes("=")) return writeAddress(); // an anchor of the page: what is shown stays
+  readAddress();
+  paintAll();
+});
+new ResizeObserver(() => paintLanes()).observe($("lanes"));
 
 const themes = { "": ["auto", "Theme: auto, as the system has it"], light: ["sun", "Theme: light"], dark: ["moon", "Theme: dark"] };
 let theme = stored.get(() => localStorage, "goverse-theme");
@@ -1110,10 +1112,14 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintTheme
 
 paintTheme();
 fillTypes();
+readAddress();
 paintAdmin();
 paintWork();
+paintServices();
+paintSparks();
 paintLive();
 paintSays();
 connect();
+askFigures();
 setInterval(tick, 250);
 })();

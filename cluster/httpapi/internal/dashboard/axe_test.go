@@ -59,6 +59,7 @@ func TestAxe(t *testing.T) {
 	browser.Eval[bool](t, p, `(document.body.insertAdjacentHTML("beforeend", "<button id=bad></button>"), true)`)
 	require.NotEmpty(t, axe(t, p), "a button without a name is found")
 	browser.Eval[bool](t, p, `(document.querySelector("#bad").remove(), true)`)
+	browser.Eval[bool](t, p, do(`document.querySelectorAll("details").forEach((d) => d.open = true)`))
 	for _, view := range []browser.View{desk, dark, phone} {
 		p.SetView(t, view)
 		require.Empty(t, axe(t, p), "%+v", view)

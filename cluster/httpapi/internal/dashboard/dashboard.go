@@ -8,7 +8,8 @@ import (
 	"net/http"
 )
 
-// Parts of the page. page.html has an empty style and an empty script element for the others.
+// Parts of the page. page.html has an empty style and an empty script element for the others. lanes.js is part of
+// app.js, in place of the comment partsMark.
 var (
 	//go:embed page.html
 	pageHTML []byte
@@ -16,10 +17,14 @@ var (
 	styleCSS []byte
 	//go:embed app.js
 	appJS []byte
+	//go:embed lanes.js
+	lanesJS []byte
 )
 
+const partsMark = "/*parts*/"
+
 // page and policy never change.
-var page, policy = assemblePage(pageHTML, styleCSS, appJS)
+var page, policy = assemblePage(pageHTML, styleCSS, bytes.Replace(appJS, []byte(partsMark), lanesJS, 1))
 
 // assemblePage inserts style and script into the page, and returns the policy that permits only these.
 func assemblePage(html, style, script []byte) (page []byte, policy string) {

@@ -59,9 +59,11 @@ func withoutAdmin(c *clustertest.Cluster, node int) http.Handler {
 	return httpapi.New(c.Node(node).Cluster(), httpapi.Options{})
 }
 
-// three returns a cluster of three nodes with shards.
+// three returns a cluster of three nodes with shards. Its sessions are long, because the browser may keep the machine
+// busy.
 func three(t *testing.T, options ...clustertest.Option) *clustertest.Cluster {
 	t.Helper()
+	options = append([]clustertest.Option{clustertest.WithTTL(10)}, options...)
 	c := clustertest.New(t, 3, append(options, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: 512}
 	}))...)

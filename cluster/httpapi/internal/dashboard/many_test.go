@@ -120,6 +120,7 @@ func TestAHundredNodes(t *testing.T) {
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody tr").textContent`),
 		c.Node(0).Address())
 	// The picture shows each shard as in the map.
+	p.Await(t, do(`document.querySelector("#zoom").open = true`)+` && document.querySelector("#map").height > 100`)
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#map").focus(), true)`))
 	p.Press(t, browser.ArrowRight)
 	p.Await(t, `/^Shard 0: owner .*, epoch \d+/.test(document.querySelector("#shard-news").textContent)`)

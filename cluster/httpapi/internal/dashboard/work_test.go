@@ -66,7 +66,7 @@ func TestWork(t *testing.T) {
 	}, "another one leads it")
 
 	tab("effects", 3)
-	p.Await(t, `/^mail.4711unknown/.test(document.querySelector("#panel tbody tr").textContent)`)
+	p.Await(t, `/^mail.4711effectunknown/.test(document.querySelector("#panel tbody tr").textContent)`)
 	p.Await(t, `document.querySelector("#tab-effects").textContent.includes("1 unknown")`)
 	act(t, p, `[data-act=resolve]`, `document.querySelector("[name=outcome][value=done]").checked = true`, "done")
 	look, err := node.Cluster().Effects().Look(t.Context(), "mail/4711")
@@ -74,6 +74,11 @@ func TestWork(t *testing.T) {
 	require.Equal(t, once.Done, look.State)
 	p.Await(t, `!document.querySelector("#tab-effects").textContent.includes("unknown")`)
 
+	// All kinds are in one list, and those in trouble come first.
+	tab("all", 8)
+	p.Await(t, `/^mail.4711effectdone/.test([...document.querySelectorAll("#panel tbody tr")].at(-3).textContent)`)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#panel tbody tr").textContent`),
+		"nightly-report")
 	tab("processors", 1)
 	act(t, p, `[data-act=pause]`, "", "paused")
 	require.True(t, one.Status().Paused)
