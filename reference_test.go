@@ -205,7 +205,8 @@ func TestPublicPackagesAreDocumented(t *testing.T) {
 var withoutExample = []string{
 	"cluster/elector/postgres", "cluster/objects/state/postgres", "cluster/processor/postgres", // PostgreSQL
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
-	"cluster/processor/checkpointtest",                                  // suites: their examples are the tests of the stores
+	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
+
 	"cluster/event", "cluster/once", "cluster/stats", "cluster/httpapi", // their handles are those of package cluster
 	"cluster/objects/state/etcd", "cluster/objects/tracing", "clustertest/fault", "clustertest/history",
 }

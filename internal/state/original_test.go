@@ -20,7 +20,8 @@ func TestKeysOfTheOriginalGoverse(t *testing.T) {
 	require.ErrorIs(t, s.Foreign[0].Err, ErrOriginalGoverse)
 
 	others := []KV{{Key: keys.Node("a:1"), Value: []byte(Record{InstanceID: "i"}.Encode())},
-		{Key: keys.Node("b:1"), Value: []byte("x")}, {Key: "/goverse/shard/x"}, {Key: "/goverse/shard/-1"}, {Key: "/other/shard/1"}, {Key: keys.ShardMap()}}
+		{Key: keys.Node("b:1"), Value: []byte("x")}, {Key: "/goverse/shard/x"}, {Key: "/goverse/shard/-1"},
+		{Key: "/other/shard/1"}, {Key: keys.ShardMap()}}
 	for _, kv := range others {
 		require.False(t, keys.WrittenByOriginal(kv.Key, kv.Value), kv.Key)
 	}

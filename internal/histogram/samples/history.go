@@ -120,8 +120,8 @@ func Between(was, is Reading) stats.Sample {
 }
 
 // Merge returns the samples of a cluster from those of its nodes, the oldest first and at most Limit. Counts of calls
-// and events add up. Renewals are those of the node whose renewals took longest. Failovers, which every node counts,
-// are those of the node that saw most.
+// and events add up. The renewals are the slowest node's. Every node counts the failovers, so the largest count stands
+// for all.
 func Merge(nodes [][]stats.Sample) []stats.Sample {
 	byTime := map[time.Time]stats.Sample{}
 	for _, samples := range nodes {
