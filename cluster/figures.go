@@ -147,11 +147,12 @@ func (c *Cluster) describeFigures(p *nodeParts, req *objectspb.DescribeRequest) 
 
 // ownFigures returns this node's figures.
 func (c *Cluster) ownFigures(p *nodeParts, after time.Time) Figures {
-	f := Figures{Address: c.node.AdvertiseAddress(), Processors: c.history.processors()}
-	for i := range f.Processors {
-		f.Processors[i].LastError = f.Processors[i].LastError[:min(len(f.Processors[i].LastError), maxFiguresText)]
+	f := Figures{Address: c.node.AdvertiseAddress()}
+	reported := c.history.processors()
+	for _, s := range reported[:min(len(reported), maxFiguresList)] {
+		s.LastError = s.LastError[:min(len(s.LastError), maxFiguresText)]
+		f.Processors = append(f.Processors, s)
 	}
-	f.Processors = f.Processors[:min(len(f.Processors), maxFiguresList)]
 	now, services := c.readFigures(p)
 	c.history.mu.Lock()
 	defer c.history.mu.Unlock()
