@@ -24,7 +24,8 @@ func newEvents() *cobra.Command {
 joined, left or were removed, when shards were moved, and when nobody led. Times are by the clock
 of the node that recorded the event. With -o json it is an object a line.
 
-The nodes keep the newest thousand events, for a week.`,
+The nodes keep the newest thousand events, for a week. With --follow an etcd that does not answer is
+waited for, and the standard error says so.`,
 		Example: `  goversed events --since 1h
   goversed events --since 2026-11-24T08:00:00Z
   goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,

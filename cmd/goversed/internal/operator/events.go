@@ -2,10 +2,14 @@ package operator
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/eventlog"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Events calls show with each event of the log that happened at since or later, oldest first. Limit restricts
@@ -30,7 +34,28 @@ func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time
 		}
 	}
 	if follow {
+		stop := o.reportOutages(ctx, o.keys.Events())
 		err = eventlog.Follow(ctx, o.client, o.keys, log.Revision, show)
+		stop()
 	}
 	return log.Skipped, err
+}
+
+// reportOutages asks etcd for a key each second, because a watch reports nothing when etcd is gone. An etcd that does
+// not answer is reported as by Read. It ends with ctx, or when stop is called, which joins it.
+func (o *Operator) reportOutages(ctx context.Context, key string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for wait.For(ctx, checkInterval) {
+			_ = o.etcd.Ask(ctx, "", func(ctx context.Context) error { // the watch fails by itself
+				_, err := o.client.Get(ctx, key, clientv3.WithCountOnly())
+				return err
+			})
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -97,6 +100,41 @@ func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	require.NoError(t, PrintChange(&out, time.Now(), v, false))
 	require.Contains(t, out.String(), "etcd does not answer")
 	require.Contains(t, out.String(), "leader=elsewhere")
+}
+
+// The follower of the events notices that etcd is gone, although its watch reports nothing.
+func TestEventsSayThatEtcdIsSilent(t *testing.T) {
+	t.Parallel()
+	e, err := etcdtest.StartWith(testContext(t), etcdtest.Config{})
+	require.NoError(t, err)
+	defer func() { _ = e.Close() }() // closing again is fine
+	said := make(chan string, 1)
+	o, err := Open(t.Context(), cluster.Config{EtcdAddress: e.Endpoint(), EtcdPrefix: "/goverse"}, patience,
+		OnWait(func(finding string, left time.Duration) {
+			select {
+			case said <- fmt.Sprint(finding, left):
+			default: // the test reads one
+			}
+		}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, o.Close()) }()
+	ctx, interrupt := context.WithCancel(testContext(t))
+	defer interrupt()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := o.Events(ctx, patience, time.Time{}, 0, true, func(event.Event) error { return nil })
+		ended <- err
+	}()
+	_, err = e.Client().Put(testContext(t), "/goverse/x", "")
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	select {
+	case <-said:
+	case err := <-ended:
+		require.FailNow(t, "it ended", "%v", err)
+	}
+	interrupt()
+	<-ended // with an error if this was its first read
 }
 
 // A watch that is reopened makes the view stale for a moment. Only a changed state and lasting silence are
