@@ -105,7 +105,7 @@ func (c *Cluster) AddNode() *Node {
 
 // Live returns the nodes that run and are not cut off from etcd.
 func (c *Cluster) Live() []*Node {
-	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.isRunning() || n.faults.isCutOff() })
+	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.isRunning() || n.faults.IsCutOff() })
 }
 
 func (c *Cluster) waitContext() (context.Context, context.CancelFunc) {

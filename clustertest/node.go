@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/leak"
 	"github.com/goverse/goverse/node"
 )
@@ -68,7 +69,7 @@ func (c *Cluster) newNode(index int) (n *Node, err error) {
 		}
 		return nil, err
 	}
-	n.faults = Inject(n.client)
+	n.faults = etcdfault.Inject(n.client)
 	cfg.Client = n.client
 	if err = n.createNode(node.Config{Logger: log}); err == nil {
 		n.cluster, err = cluster.NewClusterWithNode(cfg, n.node)
@@ -151,7 +152,7 @@ func (n *Node) Kill() {
 	n.mu.Lock()
 	n.lease = n.Lease()
 	n.mu.Unlock()
-	n.faults.markDead()
+	n.faults.Kill()
 	if n.entrance != nil {
 		n.entrance.Refuse()
 	}

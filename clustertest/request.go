@@ -1,101 +1,47 @@
 package clustertest
 
 import (
-	"slices"
-	"strings"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 )
+
+// Faults controls the faults between one node and etcd. See [etcdfault.Faults] for its methods.
+type Faults = etcdfault.Faults
+
+// Held is a request that HoldNext has caught, or will catch, on its way to etcd. See [etcdfault.Held].
+type Held = etcdfault.Held
 
 // Op is a kind of request to etcd.
-type Op string
+type Op = etcdfault.Op
 
-// The kinds of requests.
-const (
-	OpGet       Op = "get"
-	OpPut       Op = "put"
-	OpDelete    Op = "delete"
-	OpTxn       Op = "txn"
-	OpGrant     Op = "grant"
-	OpKeepAlive Op = "keepalive"
-	OpRevoke    Op = "revoke"
-	opOther     Op = "other"
-
-	// OpWrite matches OpPut, OpDelete and OpTxn in rules.
-	OpWrite Op = "write"
-)
-
-// covers reports whether a rule for requests of kind o applies to requests of the given kind.
-func (o Op) covers(kind Op) bool {
-	return o == kind || o == OpWrite && (kind == OpPut || kind == OpDelete || kind == OpTxn)
-}
-
-// Request describes one request of a node to etcd, to the extent that rules examine it.
-type Request struct {
-	Op Op
-	// Gets, Puts and Deletes list the keys that the request may read, write and delete. Those of a transaction
-	// include the keys of both branches.
-	Gets, Puts, Deletes []string
-}
+// Request describes one request of a node to etcd. See [etcdfault.Request].
+type Request = etcdfault.Request
 
 // Match reports whether a rule applies to a request.
-type Match func(Request) bool
+type Match = etcdfault.Match
+
+// The kinds of requests. OpWrite matches OpPut, OpDelete and OpTxn in rules.
+const (
+	OpGet       = etcdfault.OpGet
+	OpPut       = etcdfault.OpPut
+	OpDelete    = etcdfault.OpDelete
+	OpTxn       = etcdfault.OpTxn
+	OpGrant     = etcdfault.OpGrant
+	OpKeepAlive = etcdfault.OpKeepAlive
+	OpRevoke    = etcdfault.OpRevoke
+	OpWrite     = etcdfault.OpWrite
+)
 
 // Getting returns a Match for requests that may read a key with this prefix.
-func Getting(prefix string) Match {
-	return func(r Request) bool { return anyHasPrefix(r.Gets, prefix) }
-}
+func Getting(prefix string) Match { return etcdfault.Getting(prefix) }
 
 // Putting returns a Match for requests that may write a key with this prefix.
-func Putting(prefix string) Match {
-	return func(r Request) bool { return anyHasPrefix(r.Puts, prefix) }
-}
+func Putting(prefix string) Match { return etcdfault.Putting(prefix) }
 
 // Deleting returns a Match for requests that may delete a key with this prefix.
-func Deleting(prefix string) Match {
-	return func(r Request) bool { return anyHasPrefix(r.Deletes, prefix) }
-}
+func Deleting(prefix string) Match { return etcdfault.Deleting(prefix) }
 
-func anyHasPrefix(keys []string, prefix string) bool {
-	return slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, prefix) })
-}
-
-func opRequest(op clientv3.Op) Request {
-	var r Request
-	switch {
-	case op.IsGet():
-		r.Op = OpGet
-	case op.IsPut():
-		r.Op = OpPut
-	case op.IsDelete():
-		r.Op = OpDelete
-	default:
-		r.Op = OpTxn
-	}
-	r.addOp(op)
-	return r
-}
-
-func txnRequest(then, els []clientv3.Op) Request {
-	r := Request{Op: OpTxn}
-	for _, op := range slices.Concat(then, els) {
-		r.addOp(op)
-	}
-	return r
-}
-
-func (r *Request) addOp(op clientv3.Op) {
-	switch {
-	case op.IsGet():
-		r.Gets = append(r.Gets, string(op.KeyBytes()))
-	case op.IsPut():
-		r.Puts = append(r.Puts, string(op.KeyBytes()))
-	case op.IsDelete():
-		r.Deletes = append(r.Deletes, string(op.KeyBytes()))
-	case op.IsTxn():
-		_, then, els := op.Txn()
-		for _, inner := range slices.Concat(then, els) {
-			r.addOp(inner)
-		}
-	}
-}
+// Inject puts faults between an etcd client and its users, for nodes in processes of their own that belong to no
+// [Cluster]. See [etcdfault.Inject].
+func Inject(client *clientv3.Client) *Faults { return etcdfault.Inject(client) }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -91,14 +91,14 @@ func TestEtcdKeepsNamesApart(t *testing.T) {
 type candidate struct {
 	*elector.Elector
 	starts chan time.Time // the starts of its terms
-	faults *clustertest.Faults
+	faults *etcdfault.Faults
 	stop   func() error
 }
 
 func (s *testBed) stand(id string, lease, retry time.Duration) *candidate {
 	s.Helper()
 	client := s.client()
-	c := &candidate{starts: make(chan time.Time, 100), faults: clustertest.Inject(client)}
+	c := &candidate{starts: make(chan time.Time, 100), faults: etcdfault.Inject(client)}
 	var err error
 	c.Elector, err = elector.New(elector.Config{LeaseStore: s.store(client, "it"), CandidateID: id,
 		LeaseDuration: lease, RetryPeriod: retry,
@@ -171,9 +171,9 @@ func TestLateRenewalAtEtcd(t *testing.T) {
 	s := newTestBed(t)
 	a := s.stand("a", 2*time.Second, 100*time.Millisecond)
 	s.led(a)
-	writing := clustertest.Putting(s.keys.LeaseRecord("it"))
-	a.faults.LoseAnswer(clustertest.OpTxn, writing)
-	late := a.faults.HoldNext(clustertest.OpTxn, writing)
+	writing := etcdfault.Putting(s.keys.LeaseRecord("it"))
+	a.faults.LoseAnswer(etcdfault.OpTxn, writing)
+	late := a.faults.HoldNext(etcdfault.OpTxn, writing)
 	b := s.stand("b", 2*time.Second, 100*time.Millisecond)
 	<-late.Caught()
 	a.faults.CutOff()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -19,7 +19,7 @@ func to(p processor.Position) func(context.Context) (processor.Progress, error) 
 	return func(context.Context) (processor.Progress, error) { return processor.Progress{Position: p}, nil }
 }
 
-func caught(t *testing.T, h *clustertest.Held) {
+func caught(t *testing.T, h *etcdfault.Held) {
 	t.Helper()
 	select {
 	case <-h.Caught():
@@ -33,20 +33,20 @@ func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	p := connect(t, etcdtest.Start(t).Endpoint(), 1500*time.Millisecond)
 	ctx := etcdtest.Context(t)
-	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
+	p.faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(checkpoints))
 	_, err := p.etcd.Claim(ctx, "it", 3)
 	require.Error(t, err, "the processor asks again")
 	m, err := p.etcd.Claim(ctx, "it", 3)
 	require.NoError(t, err)
 
-	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
+	p.faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(checkpoints))
 	m, err = p.etcd.Advance(ctx, "it", m, to("1"))
 	require.NoError(t, err)
-	p.faults.FailNext(clustertest.OpTxn, errors.New("not carried out"), clustertest.Putting(checkpoints))
+	p.faults.FailNext(etcdfault.OpTxn, errors.New("not carried out"), etcdfault.Putting(checkpoints))
 	m, err = p.etcd.Advance(ctx, "it", m, to("2"))
 	require.NoError(t, err)
-	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
-	p.faults.FailNext(clustertest.OpGet, errors.New("nor read"), clustertest.Getting(checkpoints))
+	p.faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(checkpoints))
+	p.faults.FailNext(etcdfault.OpGet, errors.New("nor read"), etcdfault.Getting(checkpoints))
 	m, err = p.etcd.Advance(ctx, "it", m, to("3"))
 	require.NoError(t, err)
 	require.EqualValues(t, "3", m.Position)
@@ -74,8 +74,8 @@ func TestLateRequest(t *testing.T) {
 		ctx := etcdtest.Context(t)
 		m, err := b.etcd.Claim(ctx, name, 3)
 		require.NoError(t, err)
-		held := []*clustertest.Held{a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(checkpoints)),
-			a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(checkpoints))} // it may be sent twice
+		held := []*etcdfault.Held{a.faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(checkpoints)),
+			a.faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(checkpoints))} // it may be sent twice
 		given := make(chan error, 1)
 		go func() {
 			_, err := a.etcd.Advance(ctx, name, m, to("late"))

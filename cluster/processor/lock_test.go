@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
 )
@@ -190,7 +190,7 @@ func TestRefusedElection(t *testing.T) {
 	t.Parallel()
 	e, faults := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
 	for range 2 {
-		faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
+		faults.FailNext(etcdfault.OpTxn, rpctypes.ErrPermissionDenied, etcdfault.Putting("/goverse/"))
 	}
 	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle,
 		Checkpoint: &processor.Memory{},

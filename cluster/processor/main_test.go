@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -35,7 +35,7 @@ var errOops = errors.New("oops")
 // process is one process with a client of its own. Its requests can be made to fail.
 type process struct {
 	client  *clientv3.Client
-	faults  *clustertest.Faults
+	faults  *etcdfault.Faults
 	timeout time.Duration
 	etcd    *processor.Etcd
 }
@@ -44,7 +44,7 @@ type process struct {
 func connect(t *testing.T, endpoint string, timeout ...time.Duration) *process {
 	t.Helper()
 	client := etcdtest.Dial(t, endpoint)
-	p := &process{client: client, faults: clustertest.Inject(client), timeout: append(timeout, 10*time.Second)[0]}
+	p := &process{client: client, faults: etcdfault.Inject(client), timeout: append(timeout, 10*time.Second)[0]}
 	p.etcd = p.in(t, "/goverse")
 	return p
 }
@@ -60,7 +60,7 @@ func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
 }
 
 // stand starts a process that can stand in elections.
-func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faults *clustertest.Faults) {
+func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faults *etcdfault.Faults) {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -40,7 +40,7 @@ type member struct {
 	node   *node.Node
 	files  certtest.Files
 	certs  *mtls.Certificates
-	faults *clustertest.Faults
+	faults *etcdfault.Faults
 	log    *logtest.Buffer
 	killed bool
 }
@@ -50,7 +50,7 @@ func join(t *testing.T, etcd *etcdtest.Server, w *probepb.World, f certtest.File
 	t.Helper()
 	m := &member{files: f, log: &logtest.Buffer{}, certs: load(t, config(f))}
 	etcdClient := etcdtest.Dial(t, etcd.Endpoint())
-	m.faults = clustertest.Inject(etcdClient)
+	m.faults = etcdfault.Inject(etcdClient)
 	var err error
 	m.node, err = node.NewNode(node.Config{ListenAddress: "127.0.0.1:0",
 		ServerOptions: []grpc.ServerOption{m.certs.ServerOption()}})

@@ -19,7 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/history"
 	"github.com/goverse/goverse/node"
 )
@@ -91,7 +91,7 @@ func runProgram(encoded string) (err error) {
 		return errors.Join(err, n.Close())
 	}
 	defer func() { _ = ccfg.Client.Close() }() // the error reports only the cancelled context
-	faults := clustertest.Inject(ccfg.Client)
+	faults := etcdfault.Inject(ccfg.Client)
 	rec := history.NewRecorder(file, cfg.Advertise)
 	defer func() { err = errors.Join(err, rec.Stop()) }()
 	ledger, err := history.OpenLedger(cfg.Ledger)
@@ -134,7 +134,7 @@ func runProgram(encoded string) (err error) {
 }
 
 // serveRequests serves the parent's requests.
-func serveRequests(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults, under *lockUser) {
+func serveRequests(in io.Reader, out io.Writer, c *cluster.Cluster, faults *etcdfault.Faults, under *lockUser) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
 		case askFreezeWatch:

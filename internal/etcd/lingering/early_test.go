@@ -15,7 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -153,14 +153,14 @@ func TestStoppedNodeDoesNotLinger(t *testing.T) {
 }
 
 // startOn starts a node on all members of an etcd.
-func startOn(t *testing.T, etcd *embedetcd.Cluster) (*cluster.Cluster, *clustertest.Faults) {
+func startOn(t *testing.T, etcd *embedetcd.Cluster) (*cluster.Cluster, *etcdfault.Faults) {
 	t.Helper()
 	cfg := cluster.Config{LeaderElectionTTL: revokedTTL,
 		Sharding: cluster.Sharding{Shards: revokedShards, Window: 20 * time.Millisecond}}
 	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() }) // its error only reports that its context was canceled
-	faults := clustertest.Inject(client)
+	faults := etcdfault.Inject(client)
 	cfg.Client = client
 	server, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
@@ -173,7 +173,7 @@ func TestResolvedWhileTheSessionIsLost(t *testing.T) {
 	_, err := s.b.Once(s.ctx, "e", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
 	require.True(t, ok, "%v", err)
-	held := s.b.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
+	held := s.b.Faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(s.keys.EffectMark("e")))
 	resolved := make(chan error, 1)
 	go func() { resolved <- s.b.Resolve(s.ctx, "e", unknown.Token, true, []byte("done")) }()
 	<-held.Caught()
@@ -199,10 +199,10 @@ func TestPanicIsUnknown(t *testing.T) {
 func TestAnswersAreLost(t *testing.T) {
 	s := newTestBed(t)
 	var n atomic.Int32
-	mark := clustertest.Putting(s.keys.EffectMark("e"))
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, mark)
+	mark := etcdfault.Putting(s.keys.EffectMark("e"))
+	s.a.Faults.LoseAnswer(etcdfault.OpTxn, mark)
 	r, err := s.a.Once(s.ctx, "e", func(ctx context.Context, token int64) ([]byte, error) {
-		s.a.Faults.LoseAnswer(clustertest.OpTxn, mark)
+		s.a.Faults.LoseAnswer(etcdfault.OpTxn, mark)
 		return counts(&n, "done")(ctx, token)
 	})
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestAnswersAreLost(t *testing.T) {
 // A write of the mark that reaches etcd after the end changes nothing.
 func TestLateWriteIsRefused(t *testing.T) {
 	s := newTestBed(t)
-	late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
+	late := s.a.Faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(s.keys.EffectMark("e")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -240,15 +240,15 @@ func TestLateWriteIsRefused(t *testing.T) {
 // etcd: the effect did not begin, and all later callers know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
 	s := newTestBed(t)
-	leaving := clustertest.Deleting(s.keys.Effects().Root())
-	for name, before := range map[string]clustertest.Match{
-		"before it is taken back": clustertest.Putting(s.keys.EffectMark("before it is taken back")),
+	leaving := etcdfault.Deleting(s.keys.Effects().Root())
+	for name, before := range map[string]etcdfault.Match{
+		"before it is taken back": etcdfault.Putting(s.keys.EffectMark("before it is taken back")),
 		"after that":              leaving,
 	} {
-		late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark(name)))
+		late := s.a.Faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(s.keys.EffectMark(name)))
 		var arrived error
 		arrive := sync.OnceFunc(func() { arrived = late.Release(s.ctx) })
-		s.a.Faults.FailNext(clustertest.OpWrite, errRefused, func(r clustertest.Request) bool {
+		s.a.Faults.FailNext(etcdfault.OpWrite, errRefused, func(r etcdfault.Request) bool {
 			if before(r) {
 				arrive()
 			}
@@ -277,8 +277,8 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 func TestSessionLostBeforeItBegan(t *testing.T) {
 	s := newTestBed(t)
 	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
-	putting := clustertest.Putting(s.keys.EffectMark("e"))
-	s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+	putting := etcdfault.Putting(s.keys.EffectMark("e"))
+	s.a.Faults.FailNext(etcdfault.OpTxn, errRefused, func(r etcdfault.Request) bool {
 		if putting(r) {
 			revoke()
 		}
@@ -315,7 +315,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 // A time-out of a request to etcd is not the caller's time-out, and the error says so.
 func TestEtcdThatDoesNotAnswer(t *testing.T) {
 	s := newTestBed(t)
-	s.a.Faults.HoldNext(clustertest.OpGet, clustertest.Getting(s.keys.EffectMark("e")))
+	s.a.Faults.HoldNext(etcdfault.OpGet, etcdfault.Getting(s.keys.EffectMark("e")))
 	_, err := s.a.Once(s.ctx, "e", never)
 	require.ErrorContains(t, err, `read the mark of effect "e": etcd did not answer within 1s: `)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

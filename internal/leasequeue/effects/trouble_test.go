@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 )
 
 // unknown leaves an attempt with an unknown outcome.
@@ -31,10 +31,10 @@ func TestAnswerAndLooksAreLost(t *testing.T) {
 	s := newTestBed(t)
 	lose := func(key string, before int32) {
 		var looks atomic.Int32
-		s.a.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(key))
+		s.a.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(key))
 		for range 2 {
-			s.a.Faults.FailNext(clustertest.OpGet, errRefused, clustertest.Getting(key),
-				func(clustertest.Request) bool { return looks.Add(1) > before })
+			s.a.Faults.FailNext(etcdfault.OpGet, errRefused, etcdfault.Getting(key),
+				func(etcdfault.Request) bool { return looks.Add(1) > before })
 		}
 	}
 	r, err := s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) {
@@ -55,9 +55,9 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 	s := newTestBed(t)
 	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
 	key := s.keys.EffectMark("lost")
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(key))
+	s.a.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(key))
 	var looks atomic.Int32
-	s.a.Faults.FailNext(clustertest.OpGet, errRefused, clustertest.Getting(key), func(clustertest.Request) bool {
+	s.a.Faults.FailNext(etcdfault.OpGet, errRefused, etcdfault.Getting(key), func(etcdfault.Request) bool {
 		if looks.Add(1) == 2 { // after the write
 			_, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID())
 			return true
@@ -69,8 +69,8 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 	key = s.keys.EffectMark("stuck")
 	var tried atomic.Int32
 	for range 100 {
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(key),
-			func(clustertest.Request) bool { return tried.Add(1) > 0 })
+		s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrNoSpace, etcdfault.Putting(key),
+			func(etcdfault.Request) bool { return tried.Add(1) > 0 })
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.a.Resolve(context.Background(), "stuck", stuck, true, nil) }()
@@ -88,13 +88,13 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 func TestCauseOfTheContext(t *testing.T) {
 	s := newTestBed(t)
 	for i, at := range []struct {
-		op clustertest.Op
-		by func(prefix string) clustertest.Match
+		op etcdfault.Op
+		by func(prefix string) etcdfault.Match
 		of func(name string) string
 	}{
-		{clustertest.OpGet, clustertest.Getting, s.keys.EffectMark},
-		{clustertest.OpTxn, clustertest.Putting, s.keys.Effects().QueuePrefix},
-		{clustertest.OpTxn, clustertest.Putting, s.keys.EffectMark},
+		{etcdfault.OpGet, etcdfault.Getting, s.keys.EffectMark},
+		{etcdfault.OpTxn, etcdfault.Putting, s.keys.Effects().QueuePrefix},
+		{etcdfault.OpTxn, etcdfault.Putting, s.keys.EffectMark},
 	} {
 		for what, name := range map[string]string{"run": fmt.Sprint("run ", i), "resolve": fmt.Sprint("resolve ", i)} {
 			token := int64(0)

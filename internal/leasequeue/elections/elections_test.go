@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
@@ -80,7 +80,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
-	held := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Deleting(s.keys.QueuePrefix("job")))
+	held := s.a.Faults.HoldNext(etcdfault.OpTxn, etcdfault.Deleting(s.keys.QueuePrefix("job")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	require.ErrorIs(t, a.Resign(ctx), context.Canceled)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/test/testbed"
@@ -101,7 +101,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 func TestDenied(t *testing.T) {
 	s := newTestBed(t)
 	for range 2 {
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.QueuePrefix("job")))
+		s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrPermissionDenied, etcdfault.Putting(s.keys.QueuePrefix("job")))
 	}
 	began := time.Now()
 	e, err := s.a.Stand("job")
@@ -118,9 +118,9 @@ func TestDeniedForGood(t *testing.T) {
 	s := newTestBed(t)
 	s.final = func(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
 	p := s.start("d:1")
-	putting := clustertest.Putting(s.keys.QueuePrefix("job"))
-	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, putting)
-	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, putting)
+	putting := etcdfault.Putting(s.keys.QueuePrefix("job"))
+	p.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrNoSpace, putting)
+	p.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrPermissionDenied, putting)
 	e, err := p.Stand("job")
 	require.NoError(t, err)
 	never := func(context.Context, leaderelection.Term) error { return errors.New("it leads") }

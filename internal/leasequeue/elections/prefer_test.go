@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/test/testbed"
 )
@@ -56,7 +56,7 @@ func TestPreferredLeads(t *testing.T) {
 func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s := newTestBed(t)
 	s.leads(s.join(s.a, "job"))
-	s.b.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.QueuePrefix("job")))
+	s.b.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(s.keys.QueuePrefix("job")))
 	b, err := s.b.Stand("job")
 	require.NoError(t, err)
 	s.queued("job", b, 2)

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/test/testbed"
 )
@@ -189,15 +189,15 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	b := s.join(s.b, "job")
 	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 && len(a.Queue()) == 2 }, "all know")
-	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Requests().QueuePrefix("job")))
+	s.c.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(s.keys.Requests().QueuePrefix("job")))
 	require.NoError(t, c.Transfer(s.ctx, "b:1"))
 	s.leads(b)
 	s.eventually(func() bool { return len(s.requests("job")) == 0 }, "as soon as it is known what became of it")
 
 	s.c.Faults.FailNext(
-		clustertest.OpTxn,
+		etcdfault.OpTxn,
 		rpctypes.ErrPermissionDenied,
-		clustertest.Putting(s.keys.Requests().QueuePrefix("job")),
+		etcdfault.Putting(s.keys.Requests().QueuePrefix("job")),
 	)
 	s.eventually(func() bool { return len(c.Queue()) == 2 && c.Leader().Address == "b:1" }, "it knows")
 	require.ErrorIs(t, c.Transfer(s.ctx, "a:1"), rpctypes.ErrPermissionDenied)

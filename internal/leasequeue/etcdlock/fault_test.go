@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/testbed"
@@ -26,7 +26,7 @@ type testBed struct {
 	a, b              *process
 	client            *clientv3.Client
 	locks             state.Queues
-	entering, leaving clustertest.Match // the queue
+	entering, leaving etcdfault.Match // the queue
 }
 
 func newTestBed(t *testing.T) *testBed {
@@ -34,7 +34,7 @@ func newTestBed(t *testing.T) *testBed {
 	s := &testBed{TestBed: testbed.New(t, testbed.ShortTTL)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
 	s.a, s.b = start(s.TestBed), start(s.TestBed)
-	s.entering, s.leaving = clustertest.Putting(s.locks.QueuePrefix("it")), clustertest.Deleting(s.locks.QueuePrefix("it"))
+	s.entering, s.leaving = etcdfault.Putting(s.locks.QueuePrefix("it")), etcdfault.Deleting(s.locks.QueuePrefix("it"))
 	return s
 }
 
@@ -65,7 +65,7 @@ func (s *testBed) queue() []string { s.Helper(); return s.KeysWithPrefix(s.locks
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
 	s := newTestBed(t)
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
+	s.a.Faults.LoseAnswer(etcdfault.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.Len(t, s.queue(), 1, "it was made once")
 	next := s.wait(s.b)
@@ -78,7 +78,7 @@ func TestAnswerToAcquireIsLost(t *testing.T) {
 // would block the queue.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := newTestBed(t)
-	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
+	late := s.a.Faults.HoldNext(etcdfault.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.NoError(t, late.Release(s.ctx))
 	require.Len(t, s.queue(), 1)
@@ -91,7 +91,7 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 2 { // to the first attempt, and to the one after it
-		s.a.Faults.LoseAnswer(clustertest.OpWrite, s.leaving)
+		s.a.Faults.LoseAnswer(etcdfault.OpWrite, s.leaving)
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
@@ -103,7 +103,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	held := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	held := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving)
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	require.ErrorIs(t, h.Release(ctx), context.Canceled)
@@ -119,7 +119,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 // A caller that gives up before etcd has answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s := newTestBed(t)
-	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
+	late := s.a.Faults.HoldNext(etcdfault.OpTxn, s.entering)
 	ctx, cancel := context.WithCancel(s.ctx)
 	failed := make(chan error, 1)
 	go func() {
@@ -138,7 +138,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 func TestTriedInVain(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.b)
-	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	late := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving)
 	_, ok, err := s.a.TryAcquire(s.ctx, "it")
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -265,10 +265,10 @@ func TestSuspendedSession(t *testing.T) {
 // committed once, and the token is that of the key that stands.
 func TestNothingIsHeardOfAcquire(t *testing.T) {
 	s := newTestBed(t)
-	counting := clustertest.Putting(s.locks.Root() + "batches/")
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
-	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting,
-		func(r clustertest.Request) bool { return !s.entering(r) })
+	counting := etcdfault.Putting(s.locks.Root() + "batches/")
+	s.a.Faults.LoseAnswer(etcdfault.OpTxn, s.entering)
+	s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrTimeout, counting,
+		func(r etcdfault.Request) bool { return !s.entering(r) })
 	h := s.acquire(s.a)
 	resp, err := s.client.Get(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 // A refusal by etcd affects only the lock concerned.
 func TestRefused(t *testing.T) {
 	s := newTestBed(t)
-	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
+	s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
 	_, err := s.a.Acquire(s.ctx, "it")
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
@@ -296,7 +296,7 @@ func TestReleaseRefused(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	s.a.Faults.FailNext(clustertest.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
+	s.a.Faults.FailNext(etcdfault.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
 	err := h.Release(s.ctx)
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NotErrorIs(t, err, lock.ErrLost, "nobody else can have had it")
@@ -310,7 +310,7 @@ func TestNoSpaceLeft(t *testing.T) {
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 20 {
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
+		s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrNoSpace, etcdfault.Putting(s.locks.Root()))
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
@@ -327,11 +327,11 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 	defer cancel()
 	for i := range 6 { // more than can be in flight
 		name := fmt.Sprint("other ", i)
-		putting := clustertest.Putting(s.locks.QueuePrefix(name))
+		putting := etcdfault.Putting(s.locks.QueuePrefix(name))
 		tried := make(chan struct{})
 		once := sync.OnceFunc(func() { close(tried) })
 		for range 1000 {
-			s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, func(r clustertest.Request) bool {
+			s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrNoSpace, func(r etcdfault.Request) bool {
 				if putting(r) {
 					once()
 				}
@@ -353,10 +353,10 @@ func TestLateReleaseFindsAnotherKey(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
 	before := s.queue()
-	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite,
+	alone, batch := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving), s.a.Faults.HoldNext(etcdfault.OpWrite,
 		s.leaving)
 	for range 3 { // the question about the outcome, the next attempt, and the question about that
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
+		s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrNoSpace, etcdfault.Putting(s.locks.Root()))
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.Empty(t, s.queue())

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
 	"github.com/goverse/goverse/internal/test/schedule"
@@ -114,7 +114,7 @@ func watchFrozen(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.R
 func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.BeginFault(n.name, "answers lost", "")()
 	for range 4 {
-		n.faults.LoseAnswer(clustertest.OpWrite, bed.some(rnd))
+		n.faults.LoseAnswer(etcdfault.OpWrite, bed.some(rnd))
 	}
 	wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, lockTTL))
 	return true, n.toEtcd().EndFaults()
@@ -123,9 +123,9 @@ func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.R
 // carriedOutLate delays requests until long after they were abandoned and later requests were committed.
 func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.BeginFault(n.name, "carried out late", "")()
-	var late []*clustertest.Held
+	var late []*etcdfault.Held
 	for range 4 {
-		late = append(late, n.faults.HoldNext(clustertest.OpWrite, bed.some(rnd)))
+		late = append(late, n.faults.HoldNext(etcdfault.OpWrite, bed.some(rnd)))
 	}
 	wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, lockTTL))
 	err := n.toEtcd().EndFaults()
@@ -147,7 +147,7 @@ func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ran
 func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.BeginFault(n.name, "refused", "")()
 	for range 6 {
-		n.faults.FailNext(clustertest.OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
+		n.faults.FailNext(etcdfault.OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
 			rpctypes.ErrTooManyRequests}[rnd.IntN(3)], bed.some(rnd))
 	}
 	wait.For(ctx, schedule.Between(rnd, 300*time.Millisecond, lockTTL/2))
@@ -155,20 +155,20 @@ func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ra
 }
 
 // some returns a match for one kind of request of locks and effects.
-func (bed *lockTestBed) some(rnd *rand.Rand) clustertest.Match {
+func (bed *lockTestBed) some(rnd *rand.Rand) etcdfault.Match {
 	switch name := lockNames[rnd.IntN(len(lockNames))]; rnd.IntN(6) {
 	case 0:
-		return clustertest.Putting(bed.keys.Locks().QueuePrefix(name))
+		return etcdfault.Putting(bed.keys.Locks().QueuePrefix(name))
 	case 1:
-		return clustertest.Deleting(bed.keys.Locks().QueuePrefix(name))
+		return etcdfault.Deleting(bed.keys.Locks().QueuePrefix(name))
 	case 2:
-		return clustertest.Putting(bed.keys.Effects().Root())
+		return etcdfault.Putting(bed.keys.Effects().Root())
 	case 3:
-		return clustertest.Deleting(bed.keys.Effects().Root())
+		return etcdfault.Deleting(bed.keys.Effects().Root())
 	case 4:
-		return clustertest.Putting(counterAt)
+		return etcdfault.Putting(counterAt)
 	default:
-		return clustertest.Putting(bed.keys.EffectMark(""))
+		return etcdfault.Putting(bed.keys.EffectMark(""))
 	}
 }
 

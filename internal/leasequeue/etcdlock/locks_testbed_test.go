@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
@@ -49,7 +49,7 @@ type lockNode struct {
 	name    string
 	relay   *fault.Relay
 	client  *clientv3.Client
-	faults  *clustertest.Faults
+	faults  *etcdfault.Faults
 	keeper  *etcdsession.Keeper
 	locks   *etcdlock.Registry
 	effects *effects.Effects
@@ -148,7 +148,7 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 		Logger: zap.NewNop()}); err != nil {
 		return err
 	}
-	n.faults = clustertest.Inject(n.client)
+	n.faults = etcdfault.Inject(n.client)
 	keys := bed.keys
 	if bed.mutant.apart {
 		if keys, err = state.NewKeys("/" + name); err != nil {

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/test/testbed"
 )
@@ -74,9 +74,9 @@ func TestManyNamesAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(tooMuch), func(t *testing.T) {
 			p := start(s.ForSubtest(t))
 			if tooMuch != nil {
-				large := func(r clustertest.Request) bool { return len(r.Puts)+len(r.Deletes) > 10 }
+				large := func(r etcdfault.Request) bool { return len(r.Puts)+len(r.Deletes) > 10 }
 				for range 50 {
-					p.Faults.FailNext(clustertest.OpTxn, tooMuch, large)
+					p.Faults.FailNext(etcdfault.OpTxn, tooMuch, large)
 				}
 			}
 			held := make([]lock.Held, many)

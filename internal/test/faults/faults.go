@@ -12,16 +12,16 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // Target is one process's connection to etcd. A test leaves out the parts that it does not have; faults of such
 // parts do nothing.
 type Target struct {
-	Relays []*fault.Relay      // on its connections
-	Client *clustertest.Faults // of its client, if the client is in the test's process
+	Relays []*fault.Relay    // on its connections
+	Client *etcdfault.Faults // of its client, if the client is in the test's process
 }
 
 // Fault is one kind of fault.
@@ -64,9 +64,9 @@ var (
 
 // The kinds of faults at the client.
 var (
-	RequestsStuck = clientFault("requests stuck", (*clustertest.Faults).CutOff)
-	RenewalsStuck = clientFault("renewals stuck", (*clustertest.Faults).StopRenewing)
-	WatchFrozen   = clientFault(schedule.WatchFrozen, (*clustertest.Faults).FreezeWatch)
+	RequestsStuck = clientFault("requests stuck", (*etcdfault.Faults).CutOff)
+	RenewalsStuck = clientFault("renewals stuck", (*etcdfault.Faults).StopRenewing)
+	WatchFrozen   = clientFault(schedule.WatchFrozen, (*etcdfault.Faults).FreezeWatch)
 )
 
 func drawDelay(rnd *rand.Rand) time.Duration {
@@ -83,7 +83,7 @@ func relayFault(name string, draw func(rnd *rand.Rand) func(*fault.Relay)) Fault
 	}}
 }
 
-func clientFault(name string, begin func(*clustertest.Faults)) Fault {
+func clientFault(name string, begin func(*etcdfault.Faults)) Fault {
 	return Fault{name, func(t Target, _ *rand.Rand) {
 		if t.Client != nil {
 			begin(t.Client)

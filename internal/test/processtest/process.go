@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -23,7 +23,7 @@ import (
 type Process struct {
 	Client *clientv3.Client
 	Keeper *etcdsession.Keeper
-	Faults *clustertest.Faults // of Client
+	Faults *etcdfault.Faults // of Client
 
 	stop func()
 }
@@ -35,7 +35,7 @@ func Start(t testing.TB, endpoint string, ttl time.Duration,
 	wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	t.Helper()
 	client := etcdtest.Dial(t, endpoint)
-	p := &Process{Client: client, Faults: clustertest.Inject(client)}
+	p := &Process{Client: client, Faults: etcdfault.Inject(client)}
 	var err error
 	p.Keeper, err = etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client}, TTL: ttl},
 		etcdsession.Hooks{})

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/cluster/objects/state/etcd"
 	"github.com/goverse/goverse/cluster/objects/state/statetest"
-	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -181,7 +181,7 @@ func TestCallersWaitForALease(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
 	store := open(t, client)
-	held := clustertest.Inject(client).HoldNext(clustertest.OpGrant)
+	held := etcdfault.Inject(client).HoldNext(etcdfault.OpGrant)
 	leaving, leave := context.WithCancel(ctx)
 	first := make(chan error, 1)
 	go func() {
@@ -213,10 +213,10 @@ func TestCallersWaitForALease(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)
-	faults := clustertest.Inject(client)
+	faults := etcdfault.Inject(client)
 	store := open(t, client)
 	s := load(t, store, 1)
-	faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(record))
+	faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(record))
 	short, cancel := context.WithTimeout(etcdtest.Context(t), time.Second)
 	defer cancel()
 	s.Value().Value = 7
@@ -226,7 +226,7 @@ func TestLostAnswer(t *testing.T) {
 	require.NoError(t, s.Reload(etcdtest.Context(t)))
 	require.EqualValues(t, 7, s.Value().Value)
 
-	faults.FailNext(clustertest.OpTxn, errors.New("not carried out"), clustertest.Putting(record))
+	faults.FailNext(etcdfault.OpTxn, errors.New("not carried out"), etcdfault.Putting(record))
 	_, err = increment(t, s, "a")
 	require.ErrorIs(t, err, state.ErrOutcomeUnknown)
 	require.NoError(t, s.Reload(etcdtest.Context(t)))
@@ -240,9 +240,9 @@ func TestDelayedSave(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	client, ctx := etcdtest.Dial(t, server.Endpoint()), etcdtest.Context(t)
-	faults := clustertest.Inject(client)
+	faults := etcdfault.Inject(client)
 	s := load(t, open(t, client), 1)
-	held := faults.HoldNext(clustertest.OpTxn, clustertest.Putting(record))
+	held := faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(record))
 	leaving, leave := context.WithCancel(ctx)
 	saved := make(chan error, 1)
 	go func() {
@@ -299,11 +299,11 @@ func TestClosedClient(t *testing.T) {
 func TestRefusalsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
-	faults := clustertest.Inject(client)
+	faults := etcdfault.Inject(client)
 	for _, refusal := range []error{rpctypes.ErrNoSpace,
 		status.Error(codes.ResourceExhausted, "the answer is too large")} {
 		s := load(t, open(t, client), 1)
-		faults.FailNext(clustertest.OpTxn, refusal)
+		faults.FailNext(etcdfault.OpTxn, refusal)
 		s.Value().Value = 1
 		err := s.Save(ctx)
 		require.ErrorIs(t, err, state.ErrOutcomeUnknown)

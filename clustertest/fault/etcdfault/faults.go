@@ -1,4 +1,4 @@
-package clustertest
+package etcdfault
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Faults controls the faults between one node and etcd. All methods are safe for concurrent use, take effect
+// Faults controls the faults between one process and etcd. All methods are safe for concurrent use, take effect
 // before they return, and do not block. Faults add up; switching one on twice equals once.
 type Faults struct {
 	renewing *gate
 	watching *gate
 	linked   *gate
-	dead     chan struct{} // closed by markDead
+	dead     chan struct{} // closed by Kill
 	kill     func()
 
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ type faultRule struct {
 	lose  bool  // etcd executes the request and the answer is lost
 }
 
-var errKilled = errors.New("clustertest: the node was killed")
+var errKilled = errors.New("etcdfault: the node was killed")
 
 func newFaults() *Faults {
 	f := &Faults{renewing: newGate(), watching: newGate(), linked: newGate(), dead: make(chan struct{})}
@@ -40,8 +40,8 @@ func newFaults() *Faults {
 	return f
 }
 
-// Inject puts faults between an etcd client and its users, for nodes in processes of their own that belong to
-// no [Cluster]. Call it before the client is used, and set the client in the Config of the node.
+// Inject puts faults between an etcd client and its users. Call it before the client is used, and set the client
+// in the Config of the node.
 func Inject(client *clientv3.Client) *Faults {
 	f := newFaults()
 	f.wrapClient(client)
@@ -119,10 +119,11 @@ func (f *Faults) Heal() {
 	f.linked.open()
 }
 
-// markDead makes every request fail from now on.
-func (f *Faults) markDead() { f.kill() }
+// Kill makes every request fail from now on. Heal does not end that.
+func (f *Faults) Kill() { f.kill() }
 
-func (f *Faults) isCutOff() bool { return f.linked.isShut() }
+// IsCutOff reports whether CutOff is in effect.
+func (f *Faults) IsCutOff() bool { return f.linked.isShut() }
 
 // String lists the active faults.
 func (f *Faults) String() string {
@@ -154,9 +155,9 @@ func (h *Held) Release(ctx context.Context) error {
 	select {
 	case <-h.caught:
 	default:
-		return errors.New("clustertest: nothing was caught yet; wait for Caught first")
+		return errors.New("etcdfault: nothing was caught yet; wait for Caught first")
 	}
-	err := errors.New("clustertest: the request was released before")
+	err := errors.New("etcdfault: the request was released before")
 	h.once.Do(func() { err = h.send(ctx) })
 	return err
 }
