@@ -135,7 +135,7 @@ func (m *members) start(name string, observer bool, endpoints ...string) *boundN
 // await waits until cond holds.
 func (m *members) await(cond func() bool, what string) {
 	m.t.Helper()
-	require.Eventually(m.t, cond, 10*time.Second, time.Millisecond, what)
+	require.Eventually(m.t, cond, time.Minute, time.Millisecond, what)
 }
 
 func (n *boundNode) address() string { return n.Node().AdvertiseAddress() }

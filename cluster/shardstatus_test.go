@@ -22,7 +22,7 @@ func TestShardFigures(t *testing.T) {
 		}
 	}
 	a := start(t, etcd, few)
-	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
+	require.Eventually(t, serves(a, 100), time.Minute, time.Millisecond)
 	st := a.Status().Shards
 	require.Equal(t, 100, st.Shards)
 	table, err := a.ShardTable()
@@ -32,13 +32,13 @@ func TestShardFigures(t *testing.T) {
 	// The watch may deliver the map to its readers before the planner has etcd's response and counts it.
 	counts := func(what func(shard.Stats) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return what(a.Status().Shards) }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return what(a.Status().Shards) }, time.Minute, time.Millisecond)
 	}
 	counts(func(st shard.Stats) bool { return st.Plans == 1 && st.Assigned == 100 && st.PlanTime > 0 })
 
 	b := start(t, etcd, few, func(c *Config) { c.Sharding.OnAcquire = func(context.Context, int, int64) {} })
-	require.Eventually(t, serves(a, 50), 20*time.Second, time.Millisecond)
-	require.Eventually(t, serves(b, 50), 20*time.Second, time.Millisecond)
+	require.Eventually(t, serves(a, 50), time.Minute, time.Millisecond)
+	require.Eventually(t, serves(b, 50), time.Minute, time.Millisecond)
 	counts(func(st shard.Stats) bool { return st.Plans == 2 && st.Rebalanced == 50 })
 	pauses := b.Status().Shards.Pauses
 	require.EqualValues(t, 50, pauses.Count)
@@ -47,7 +47,7 @@ func TestShardFigures(t *testing.T) {
 	require.Zero(t, b.Status().Shards.Plans, "the leader plans")
 
 	require.NoError(t, b.Stop(etcdtest.Context(t)))
-	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
+	require.Eventually(t, serves(a, 100), time.Minute, time.Millisecond)
 	counts(func(st shard.Stats) bool { return st.Drained == 50 })
 	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)
 	require.Zero(t, b.Status().Shards)

@@ -29,7 +29,7 @@ func acquire(t *testing.T, c *clustertest.Cluster, n *clustertest.Node, name str
 			got <- h
 		}
 	}()
-	require.Eventually(t, func() bool { return len(lockQueue(t, c, name)) > before }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(lockQueue(t, c, name)) > before }, time.Minute, time.Millisecond)
 	return got
 }
 

@@ -22,14 +22,14 @@ type options struct {
 }
 
 func defaultOptions() options {
-	return options{ttl: 2, patience: 10 * time.Second, logger: hclog.NewNullLogger()}
+	return options{ttl: 2, patience: 30 * time.Second, logger: hclog.NewNullLogger()}
 }
 
 // WithTTL sets the sessions' time-to-live in seconds. The default is 2. The minimum is 1, which is short for a
 // busy machine.
 func WithTTL(seconds int) Option { return func(o *options) { o.ttl = seconds } }
 
-// WithPatience limits every wait of the cluster. The default is 10 s.
+// WithPatience limits every wait of the cluster. The default is 30 s.
 func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
 // WithLogger sets the nodes' logger; each node gets a sub-logger named by its number. By default nothing is

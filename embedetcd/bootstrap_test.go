@@ -175,7 +175,7 @@ func TestMemberThatLostItsData(t *testing.T) {
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, "before", value(t, c.Client(), "key"))
-	require.Eventually(t, func() bool { return len(c.Endpoints()) == 3 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.Endpoints()) == 3 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, "https://"+c.Endpoint(), c.Endpoints()[0])
 
 	require.NoError(t, c.Close())

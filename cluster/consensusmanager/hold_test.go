@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // ofShards configures a number of shards.
 func ofShards(n int) Settings { return Settings{Planning: shardplan.Settings{Shards: n}} }

@@ -89,13 +89,13 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 			return nil
 		}}), nil)
 		client = p.send(t, path, with)
-		require.Eventually(t, func() bool { return made.Load() == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return made.Load() == 1 }, time.Minute, time.Millisecond)
 		return p, s, client
 	}
 	p, s, client := stalled(func(conn net.Conn) net.Conn { return hasty{conn} })
 	require.Equal(t, http.StatusServiceUnavailable, p.get(t, path), "it has the only place")
 	require.Equal(t, http.StatusOK, p.get(t, "/cluster/status"))
-	require.Eventually(t, func() bool { return p.get(t, path) == http.StatusOK }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return p.get(t, path) == http.StatusOK }, time.Minute, 20*time.Millisecond,
 		"its place becomes free")
 	_, err := io.ReadAll(client)
 	require.NoError(t, err, "its connection is closed")

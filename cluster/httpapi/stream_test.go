@@ -70,7 +70,7 @@ func sse(t *testing.T, address, path string, header http.Header) (events <-chan 
 // await reads events until one matches.
 func await(t *testing.T, events <-chan received, what string, is func(received) bool) received {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e, ok := <-events:
@@ -87,7 +87,7 @@ func await(t *testing.T, events <-chan received, what string, is func(received) 
 // awaitEnd reads until the stream ends.
 func awaitEnd(t *testing.T, events <-chan received) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case _, ok := <-events:

@@ -82,7 +82,7 @@ func TestStartThatAnotherStopEnds(t *testing.T) {
 	ctx, stop := context.WithCancelCause(etcdtest.Context(t))
 	started := make(chan error, 1)
 	go func() { started <- waiting.Start(ctx) }()
-	require.Eventually(t, func() bool { return waiting.registration.LastError() != nil }, 10*time.Second,
+	require.Eventually(t, func() bool { return waiting.registration.LastError() != nil }, time.Minute,
 		time.Millisecond, "it waits for the other one")
 	stop(ErrStopped)
 	require.ErrorIs(t, <-started, ErrStopped)

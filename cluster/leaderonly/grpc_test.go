@@ -134,7 +134,7 @@ func TestCallWaits(t *testing.T) {
 			ended <- err
 		}()
 		if before.Name == "" {
-			require.Eventually(t, func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.waiting > 0 }, 20*time.Second,
+			require.Eventually(t, func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.waiting > 0 }, time.Minute,
 				time.Millisecond)
 			f.become(leads())
 			require.NoError(t, <-ended)

@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/internal/test/pace"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func post(h http.Handler) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var errOops = errors.New("oops")
 

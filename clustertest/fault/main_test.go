@@ -14,7 +14,7 @@ import (
 
 const (
 	// patience limits the waits for events that must happen; only a failure takes so long.
-	patience = 20 * time.Second
+	patience = time.Minute
 	// silence is the time for which nothing may arrive. The data has passed the relay's receiver before, so
 	// only the fault holds it back.
 	silence = 100 * time.Millisecond

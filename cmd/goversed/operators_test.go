@@ -137,7 +137,7 @@ func TestWatchUntilInterrupted(t *testing.T) {
 	}()
 	shows := func(what string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(stdout.String(), what) }, 20*time.Second,
+		require.Eventually(t, func() bool { return strings.Contains(stdout.String(), what) }, time.Minute,
 			5*time.Millisecond)
 	}
 	shows(`"queue":["` + c.Node(0).Address() + `"]`)

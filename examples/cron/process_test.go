@@ -93,7 +93,7 @@ func (c *copies) number(n int) served {
 
 func (c *copies) eventually(cond func() bool) {
 	c.t.Helper()
-	require.Eventually(c.t, cond, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(c.t, cond, time.Minute, 5*time.Millisecond)
 }
 
 // says waits until the process has logged a line with all these words, and returns the line.

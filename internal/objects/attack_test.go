@@ -113,7 +113,7 @@ func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained
 		saw.longestDrain = max(saw.longestDrain, time.Since(began))
 		_, err = n.Cluster().Undrain(ctx, n.Address())
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, 20*time.Second,
+		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, time.Minute,
 			time.Millisecond)
 	}
 	wg.Wait()
@@ -177,7 +177,7 @@ func TestOutsiderBeforeALongHandover(t *testing.T) {
 	require.NoError(t, forger.Send(&objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: clustertest.Prefix},
 		Calls: []*objectspb.Call{{Id: 1, Method: probepb.Probe_Add_FullMethodName, Key: []byte(key),
 			Generation: math.MaxInt64}}}))
-	require.Eventually(t, func() bool { return to.Cluster().Objects().Stats().Services[0].Waiting == 1 }, 10*time.Second,
+	require.Eventually(t, func() bool { return to.Cluster().Objects().Stats().Services[0].Waiting == 1 }, time.Minute,
 		time.Millisecond)
 	go func() {
 		_, err := from.Cluster().Drain(patient(t), from.Address())

@@ -30,7 +30,7 @@ func outside(t *testing.T, n *clustertest.Node) *grpc.ClientConn {
 // ownedBy returns the key of an object on that node.
 func ownedBy(t *testing.T, n *clustertest.Node, like string) string {
 	t.Helper()
-	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, 20*time.Second,
+	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, time.Minute,
 		time.Millisecond)
 	for i := range 10000 {
 		key := fmt.Sprint(like, i)

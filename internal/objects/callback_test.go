@@ -69,7 +69,7 @@ func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 	var longest time.Duration
 	for i := range *calledBackDrains {
 		n := c.Node(i % 3)
-		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 9 }, 20*time.Second,
+		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 9 }, time.Minute,
 			time.Millisecond)
 		began := time.Now()
 		_, err := n.Cluster().Drain(patient(t), n.Address())

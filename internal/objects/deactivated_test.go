@@ -106,7 +106,7 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	activate()
 	began := time.Now()
 	second := addObjectNode(t, c, w)
-	require.Eventually(t, func() bool { return second.Cluster().Status().Shards.Serving == 32 }, 20*time.Second,
+	require.Eventually(t, func() bool { return second.Cluster().Status().Shards.Serving == 32 }, time.Minute,
 		time.Millisecond)
 	join := time.Since(began)
 	require.Positive(t, seen(objects.Moved))
@@ -118,7 +118,7 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	require.Positive(t, seen(objects.Stopping))
 
 	activate()
-	require.Eventually(t, func() bool { return seen(objects.Idle) > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return seen(objects.Idle) > 0 }, time.Minute, time.Millisecond)
 	began = time.Now()
 	_, err := probepb.NewProbeClient(first.Cluster().Objects().At("k1")).Add(patient(t), &probepb.AddRequest{})
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func hoardMemory(t *testing.T, h *hoarded, load load) {
 		return max(now.Waiting[0], now.Waiting[1]) > share/2 && now.Refused > before.Refused
 	}
 	if load.half {
-		require.Eventually(t, enough, 20*time.Second, 10*time.Millisecond, "the load is one: %+v", now)
+		require.Eventually(t, enough, time.Minute, 10*time.Millisecond, "the load is one: %+v", now)
 	}
 	cancel()
 	wg.Wait()

@@ -49,11 +49,11 @@ func TestStopOfTheLastNode(t *testing.T) {
 		_, err := probepb.NewProbeClient(conn).Add(ctx, &probepb.AddRequest{})
 		second <- err
 	}()
-	require.Eventually(t, func() bool { return n.Cluster().Objects().Stats().Services[0].Waiting == 1 }, 10*time.Second,
+	require.Eventually(t, func() bool { return n.Cluster().Objects().Stats().Services[0].Waiting == 1 }, time.Minute,
 		time.Millisecond)
 	stopped, began := make(chan error, 1), time.Now()
 	go func() { stopped <- n.Cluster().Stop(patient(t)) }()
-	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving == 0 }, time.Minute,
 		time.Millisecond)
 	close(may)
 	require.NoError(t, <-first, "what runs is waited for")

@@ -52,7 +52,7 @@ func TestStreamsThatStayOpenHoldUpNoUnaryCall(t *testing.T) {
 	for range 2 {
 		nodes = append(nodes, bareNode(t, etcd.Endpoint(), 2, w, grpc.MaxConcurrentStreams(limit)))
 	}
-	require.Eventually(t, func() bool { return serving(nodes) == 16 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return serving(nodes) == 16 }, time.Minute, time.Millisecond)
 	key := ""
 	for i := 0; key == ""; i++ {
 		owner, ok := nodes[0].Shards().Owner(fmt.Sprint("key", i))

@@ -25,7 +25,7 @@ func openWatch(t *testing.T, n *Node) *Watch {
 // requireWatched waits until the node has a watcher.
 func requireWatched(t *testing.T, n *Node) {
 	t.Helper()
-	require.Eventually(t, func() bool { return n.Watchers() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Watchers() == 1 }, time.Minute, time.Millisecond)
 }
 
 // lost reports whether the node lost a watcher.

@@ -174,7 +174,7 @@ func (d database) led(t *testing.T, c *candidate) time.Time {
 
 func (d database) follows(t *testing.T, c *candidate, leader string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Leader() == leader }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Leader() == leader }, time.Minute, time.Millisecond)
 }
 
 func (d database) handover(t *testing.T) {
@@ -200,7 +200,7 @@ func (d database) lateWrite(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(d.ctx, "SELECT 1 FROM goverse_leases FOR UPDATE")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !a.IsLeader() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !a.IsLeader() }, time.Minute, time.Millisecond)
 	require.Empty(t, a.starts)
 	require.NoError(t, tx.Rollback(d.ctx))
 	d.led(t, a)

@@ -54,7 +54,7 @@ func addNode(t *testing.T, c *clustertest.Cluster, w *probepb.World) *clustertes
 
 func awaitServing(t *testing.T, n *clustertest.Node) {
 	t.Helper()
-	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, 20*time.Second,
+	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, time.Minute,
 		time.Millisecond)
 }
 
@@ -211,7 +211,7 @@ func newTraffic(t *testing.T, callers int, call func(ctx context.Context, i int)
 func (f *traffic) more() {
 	f.t.Helper()
 	until := f.calls.Load() + 200
-	require.Eventually(f.t, func() bool { return f.t.Failed() || f.calls.Load() >= until }, 20*time.Second,
+	require.Eventually(f.t, func() bool { return f.t.Failed() || f.calls.Load() >= until }, time.Minute,
 		time.Millisecond)
 	require.False(f.t, f.t.Failed())
 }

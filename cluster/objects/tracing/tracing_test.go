@@ -47,7 +47,7 @@ func newSite(t *testing.T) *site {
 		s.world.Register(n.Cluster(), n.Address(), objects.Concurrent("Download"))
 		require.NoError(t, n.Start(s.ctx()))
 	}
-	require.Eventually(t, func() bool { return s.keyAt(0) != "" && s.keyAt(1) != "" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.keyAt(0) != "" && s.keyAt(1) != "" }, time.Minute, time.Millisecond)
 	return s
 }
 
@@ -75,7 +75,7 @@ func (s *site) at(n int, key string) probepb.ProbeClient {
 // trace, and that client and server spans alternate.
 func (s *site) chain(parent trace.SpanContext, names ...string) []sdktrace.ReadOnlySpan {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return len(s.spans.Ended()) == len(names) }, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, func() bool { return len(s.spans.Ended()) == len(names) }, time.Minute, time.Millisecond)
 	within := map[trace.SpanID]sdktrace.ReadOnlySpan{}
 	for _, span := range s.spans.Ended() {
 		within[span.Parent().SpanID()] = span
@@ -180,7 +180,7 @@ func TestSpansOfCallsFromOutside(t *testing.T) {
 		"traceparent", "00-"+outer.TraceID().String()+"-"+outer.SpanID().String()+"-01")
 	_, err = probepb.NewProbeClient(conn).Add(ctx, &probepb.AddRequest{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(s.spans.Ended()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.spans.Ended()) == 1 }, time.Minute, time.Millisecond)
 	span := s.spans.Ended()[0]
 	require.Equal(t, trace.SpanKindServer, span.SpanKind())
 	require.Equal(t, outer.SpanID(), span.Parent().SpanID())

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // numbers is a source of the numbers from 1 to last.
 type numbers struct {

@@ -166,11 +166,11 @@ func TestLinksFollowHandshakes(t *testing.T) {
 		client.ActiveConnection().Connect()
 		return l.statesOf([]string{address}, time.Now())[0].certificateErr
 	}
-	require.Eventually(t, func() bool { return isUntrusted(refused()) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return isUntrusted(refused()) }, time.Minute, time.Millisecond)
 	mu.Lock()
 	now = &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}
 	mu.Unlock()
-	require.Eventually(t, func() bool { return refusesCertificate(refused()) }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return refusesCertificate(refused()) }, time.Minute, time.Millisecond,
 		"etcd says that it wants a certificate, after the handshake of this side")
 	require.False(t, l.anyConnected())
 	mu.Lock()
@@ -181,7 +181,7 @@ func TestLinksFollowHandshakes(t *testing.T) {
 	require.True(t, l.anyConnected())
 	require.NoError(t, refused())
 	_ = client.Close()
-	require.Eventually(t, func() bool { return !l.anyConnected() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.anyConnected() }, time.Minute, time.Millisecond)
 }
 
 // If the function for the present TLS configuration does not return, in whatever way, only that one connection

@@ -55,7 +55,7 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	for _, s := range sessions {
 		for range rounds {
 			last := s.RenewedAt()
-			require.Eventually(t, func() bool { return s.RenewedAt().After(last) }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.RenewedAt().After(last) }, time.Minute, time.Millisecond)
 		}
 		require.NoError(t, s.Err())
 	}
@@ -69,7 +69,7 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	require.NoError(t, err)
 	changed := time.Now()
 	for _, s := range sessions {
-		require.Eventually(t, func() bool { return s.RenewedAt().After(changed) }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return s.RenewedAt().After(changed) }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, s.Err())
 	}
 	require.LessOrEqual(t, logins.Load()-before, int64(len(sessions)+2))

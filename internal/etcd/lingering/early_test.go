@@ -66,7 +66,7 @@ func revokeEarly(t *testing.T, moved bool, quickly time.Duration) time.Duration 
 	all := append([]*cluster.Cluster{old}, others...)
 	eventually := func(cond func() bool, what string) {
 		t.Helper()
-		require.Eventually(t, cond, 20*time.Second, 5*time.Millisecond, what)
+		require.Eventually(t, cond, time.Minute, 5*time.Millisecond, what)
 	}
 	eventually(func() bool {
 		st := old.Status()
@@ -250,14 +250,14 @@ func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []c
 	named := make([]*cluster.Candidate, len(others))
 	first, err := old.Elections().Stand("e")
 	require.NoError(t, err)
-	require.Eventually(t, first.IsLeader, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, first.IsLeader, time.Minute, 5*time.Millisecond)
 	for i, c := range others {
 		named[i], err = c.Elections().Stand("e")
 		require.NoError(t, err)
 	}
 	// By then the first node has finished its reads and learns of the election only by its watch, which is
 	// frozen later.
-	require.Eventually(t, func() bool { return len(first.Queue()) == 1+len(others) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(first.Queue()) == 1+len(others) }, time.Minute, time.Millisecond)
 	return append(claims, claim{locking, held.Valid, func() bool {
 		return slices.ContainsFunc([]int{0, 1}, func(i int) bool { l := next[i].Load(); return l != nil && (*l).Valid() })
 	}}, claim{naming, first.IsLeader, func() bool { return named[0].IsLeader() || named[1].IsLeader() }})

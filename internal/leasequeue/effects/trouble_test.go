@@ -74,7 +74,7 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.a.Resolve(context.Background(), "stuck", stuck, true, nil) }()
-	require.Eventually(t, func() bool { return tried.Load() > 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tried.Load() > 2 }, time.Minute, time.Millisecond)
 	s.a.Stop()
 	select {
 	case err := <-ended:

@@ -56,7 +56,7 @@ func (s *testBed) wait(p *process) <-chan lock.Held {
 			got <- h
 		}
 	}()
-	require.Eventually(s, func() bool { return len(s.queue()) > before }, 10*time.Second, time.Millisecond)
+	require.Eventually(s, func() bool { return len(s.queue()) > before }, time.Minute, time.Millisecond)
 	return got
 }
 
@@ -131,7 +131,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	require.ErrorIs(t, <-failed, context.Canceled)
 	require.NoError(t, s.acquire(s.b).Release(s.ctx))
 	require.NoError(t, late.Release(s.ctx))
-	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
 // A failed TryAcquire blocks no other caller once it has returned.
@@ -216,7 +216,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 	gone, err := s.client.Delete(s.ctx, s.queue()[1])
 	require.NoError(t, err)
 	require.EqualValues(t, 1, gone.Deleted)
-	require.Eventually(t, func() bool { return len(s.queue()) == 2 }, 10*time.Second, time.Millisecond, "it queues again")
+	require.Eventually(t, func() bool { return len(s.queue()) == 2 }, time.Minute, time.Millisecond, "it queues again")
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }
@@ -254,7 +254,7 @@ func TestSuspendedSession(t *testing.T) {
 	<-h.Context().Done()
 	require.False(t, h.Valid())
 	s.a.Faults.Reconnect()
-	require.Eventually(t, func() bool { return s.a.Keeper.Current().Valid() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.a.Keeper.Current().Valid() }, time.Minute, time.Millisecond)
 	require.False(t, h.Valid(), "not again")
 	require.Equal(t, mine, s.queue()[0])
 	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
@@ -301,7 +301,7 @@ func TestReleaseRefused(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NotErrorIs(t, err, lock.ErrLost, "nobody else can have had it")
 	require.NoError(t, (<-next).Release(s.ctx))
-	require.Eventually(t, func() bool { return h.Release(s.ctx) == nil }, 10*time.Second, time.Millisecond, "it is by now")
+	require.Eventually(t, func() bool { return h.Release(s.ctx) == nil }, time.Minute, time.Millisecond, "it is by now")
 }
 
 // When etcd has no space left, held locks can be released.

@@ -156,8 +156,8 @@ func breaksIn(t *testing.T, of *breaksOf) {
 	if of.in == "Deactivated" {
 		drop()
 	}
-	require.Eventually(t, func() bool { return b.times.Load() > 0 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return add() == nil && download() == nil }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return b.times.Load() > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return add() == nil && download() == nil }, time.Minute, time.Millisecond,
 		"all others go on")
 	drop()
 	require.NoError(t, add())

@@ -82,5 +82,5 @@ func (s *site) ctx() context.Context {
 // eventually waits until cond is true.
 func (s *site) eventually(cond func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, cond, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, cond, time.Minute, time.Millisecond)
 }

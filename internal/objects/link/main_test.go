@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds the waits of a test that hangs.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // patient returns a context that ends only if a test hangs.
 func patient(t testing.TB) context.Context {

@@ -46,7 +46,7 @@ func TestFirstStreamsHaveALargeWindow(t *testing.T) {
 		_, err := stream.Recv()
 		require.Equal(t, codes.Canceled, status.Code(err))
 	}
-	require.Eventually(t, func() bool { return peer.wideOpen.Load() == 0 && peer.streams.Load() == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return peer.wideOpen.Load() == 0 && peer.streams.Load() == 0 }, time.Minute,
 		time.Millisecond)
 	next, err := p.OwnConn(s.address)
 	require.NoError(t, err)

@@ -95,7 +95,7 @@ func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool { return len(p.readHistory(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(p.readHistory(t).Entries) == 2 }, time.Minute, 5*time.Millisecond)
 	// Follow continues until it has seen the register's content at the time when it is asked to end.
 	for range 50 {
 		ops = append(ops, g.Write(t.Context(), unfencedTerm{3, c.Client()}))

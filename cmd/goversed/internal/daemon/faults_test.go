@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	tick     = 5 * time.Millisecond
 )
 
