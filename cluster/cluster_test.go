@@ -18,11 +18,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/node"
 )
 
 func TestThreeNodesAgreeAndHandOver(t *testing.T) {
-	etcd := etcdtest.Start(t)
+	etcd, meter := etcdtest.Start(t), pace.StartMeter(t)
 	a := start(t, etcd, func(c *Config) {
 		c.HTTPAddress, c.Labels, c.Weight, c.Version = "127.0.0.1:48001", map[string]string{"zone": "x"}, 3, "v1"
 	})
@@ -48,12 +49,12 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 	info, err := a.LeaderInfo(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.False(t, info.Estimated)
-	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, time.Second)
+	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, meter.Scale(time.Second))
 	info, err = b.LeaderInfo(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.True(t, info.Estimated)
 	require.Equal(t, "127.0.0.1:48001", info.HTTPAddress)
-	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, 2*time.Second)
+	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, meter.Scale(2*time.Second))
 
 	require.NoError(t, a.Stop(etcdtest.Context(t)))
 	awaitLeader(t, c, b.address())
@@ -129,13 +130,14 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 		require.NoError(t, err)
 		c, err := NewClusterWithNode(Config{EtcdAddress: "127.0.0.1:1", Username: user, Password: user}, n)
 		require.NoError(t, err)
+		meter := pace.StartMeter(t)
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		err = c.Start(ctx)
 		cancel()
 		require.ErrorIs(t, err, ErrEtcdUnreachable)
 		require.EqualError(t, err, "etcd cannot be reached at 127.0.0.1:1: nothing listens there: check EtcdAddress and "+
 			"that etcd runs there (dial tcp 127.0.0.1:1: connect: connection refused)")
-		require.Less(t, time.Since(deadlineOf(ctx)), 2*time.Second)
+		require.Less(t, time.Since(deadlineOf(ctx)), meter.Scale(2*time.Second))
 		require.NoError(t, c.Stop(etcdtest.Context(t)))
 	}
 }

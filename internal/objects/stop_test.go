@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
@@ -51,6 +52,7 @@ func TestStopOfTheLastNode(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return n.Cluster().Objects().Stats().Services[0].Waiting == 1 }, time.Minute,
 		time.Millisecond)
+	meter := pace.StartMeter(t)
 	stopped, began := make(chan error, 1), time.Now()
 	go func() { stopped <- n.Cluster().Stop(patient(t)) }()
 	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving == 0 }, time.Minute,
@@ -59,7 +61,7 @@ func TestStopOfTheLastNode(t *testing.T) {
 	require.NoError(t, <-first, "what runs is waited for")
 	require.True(t, objects.NotStarted(<-second))
 	require.NoError(t, <-stopped)
-	require.Less(t, time.Since(began), 9*time.Second, "its deadline is 30 s away")
+	require.Less(t, time.Since(began), meter.Scale(9*time.Second), "its deadline is 30 s away")
 }
 
 // A turn calls an object of its own shard while the shard is handed over, which waits for that turn.
@@ -90,6 +92,7 @@ func TestCallWithinAShardThatIsHandedOver(t *testing.T) {
 		ended <- err
 	}()
 	<-begun
+	meter := pace.StartMeter(t)
 	stopped, began := make(chan error, 1), time.Now()
 	go func() { stopped <- leaves.Cluster().Stop(patient(t)) }()
 	require.Eventually(t, func() bool {
@@ -99,7 +102,7 @@ func TestCallWithinAShardThatIsHandedOver(t *testing.T) {
 	close(may)
 	require.NoError(t, <-ended)
 	require.NoError(t, <-stopped)
-	require.Less(t, time.Since(began), 9*time.Second, "the drain time-out is 10 s")
+	require.Less(t, time.Since(began), meter.Scale(9*time.Second), "the drain time-out is 10 s")
 	_, err := probepb.NewProbeClient(stays.Cluster().Objects().At(mate)).Add(patient(t), &probepb.AddRequest{})
 	require.NoError(t, err)
 }
