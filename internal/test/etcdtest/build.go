@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 const serverPackage = "github.com/goverse/goverse/internal/test/etcdtest/etcdserver"
@@ -49,6 +50,9 @@ func buildServer() (string, error) {
 	if upToDate(program, record) { // another test process has built it
 		return program, nil
 	}
+	if err := removeOld(dir); err != nil {
+		return "", err
+	}
 	sources, err := listSources(source)
 	if err != nil {
 		return "", err
@@ -57,6 +61,26 @@ func buildServer() (string, error) {
 		return "", err
 	}
 	return program, writeFile(record, sources)
+}
+
+// keep limits the age of programs: those of other checkouts may never be needed again.
+const keep = 14 * 24 * time.Hour
+
+// removeOld removes the programs and records that were built long ago. A checkout that still needs one builds it again.
+func removeOld(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".lock") {
+			continue // empty, and perhaps held
+		}
+		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > keep {
+			_ = os.Remove(filepath.Join(dir, f.Name())) // another test process may have removed it
+		}
+	}
+	return nil
 }
 
 // writeFile replaces the file, so that readers see either the old or the new text.

@@ -106,3 +106,16 @@ func TestUpToDate(t *testing.T) {
 	require.Contains(t, string(text), filepath.Join("embedetcd", "server.go"))
 	require.Contains(t, string(text), "go.mod")
 }
+
+func TestOldProgramsAreRemoved(t *testing.T) {
+	dir, old := t.TempDir(), keep+time.Hour
+	for name, age := range map[string]time.Duration{"new": time.Hour, "old": old, "old.lock": old} {
+		file, built := filepath.Join(dir, name), time.Now().Add(-age)
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		require.NoError(t, os.Chtimes(file, built, built))
+	}
+	require.NoError(t, removeOld(dir))
+	require.FileExists(t, filepath.Join(dir, "new"))
+	require.NoFileExists(t, filepath.Join(dir, "old"))
+	require.FileExists(t, filepath.Join(dir, "old.lock"))
+}
