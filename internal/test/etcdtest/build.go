@@ -9,10 +9,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
 const serverPackage = "github.com/goverse/goverse/internal/test/etcdtest/etcdserver"
+
+// builtServer builds the program at the first call. On a machine whose build cache is empty, that takes minutes.
+var builtServer = sync.OnceValues(buildServer)
 
 // buildServer builds the etcdserver program unless it is up to date, and returns its path. The program is in the
 // user's cache folder, one for each checkout, and the test processes of one go test share it.

@@ -22,9 +22,11 @@ import (
 // patience is longer than a test needs on a busy machine.
 const patience = time.Minute
 
-// Context returns a context that ends with the test, or earlier if the test hangs.
+// Context returns a context that ends with the test, or earlier if the test hangs. The time that the build of the
+// etcd takes does not count.
 func Context(t testing.TB) context.Context {
 	t.Helper()
+	_, _ = builtServer() // Start returns the error
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -56,12 +58,16 @@ func Start(t testing.TB) *Server {
 	return server
 }
 
-// StartWith starts an etcd and returns once it serves, or fails when ctx ends. The caller closes it.
+// StartWith starts an etcd and returns once it serves, or fails after a minute, besides the time that its build takes.
+// Of ctx it uses the values only. The caller closes the server.
 func StartWith(ctx context.Context, cfg Config) (*Server, error) {
 	c, err := startChild()
 	if err != nil {
 		return nil, err
 	}
+	// ctx may have ended during the build.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
 	resp, err := etcdcontrol.Call(ctx, c.address, etcdcontrol.Request{Start: &cfg})
 	if err != nil {
 		return nil, err

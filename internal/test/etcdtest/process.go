@@ -19,7 +19,7 @@ type child struct {
 
 // startChild starts the process at the first call, and returns the same one from then on.
 var startChild = sync.OnceValues(func() (*child, error) {
-	program, err := buildServer()
+	program, err := builtServer()
 	if err != nil {
 		return nil, fmt.Errorf("build the etcd of the tests: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -229,7 +228,7 @@ func (a *requestSource) replaceLeases(of int, r *pb.RangeResponse) {
 // TestAnswersAsEtcdDoes checks that the model gives the same answers as etcd to all requests, and the same
 // events to a watch.
 func TestAnswersAsEtcdDoes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	defer cancel()
 	server, err := etcdtest.StartWith(ctx, etcdtest.Config{})
 	require.NoError(t, err)

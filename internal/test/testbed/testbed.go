@@ -44,9 +44,9 @@ type TestBed struct {
 // New starts an etcd, which ends with the test. ttl is the TTL of the processes' sessions.
 func New(t *testing.T, ttl time.Duration) *TestBed {
 	t.Helper()
+	server := etcdtest.Start(t) // may have to be built first
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	server := etcdtest.Start(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 	return &TestBed{T: t, Ctx: ctx, Keys: keys, Client: etcdtest.Dial(t, server.Endpoint()), ttl: ttl,
