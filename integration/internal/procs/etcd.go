@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -31,10 +32,44 @@ const (
 	Etcd37 Flavour = "etcd37"
 	// Etcd34 is the etcd-server package of Debian and its relatives.
 	Etcd34 Flavour = "etcd34"
+	// EtcdBinary is the program that -etcd.binary names, of any version.
+	EtcdBinary Flavour = "binary"
 )
 
-// Flavours returns all flavours.
-func Flavours() []Flavour { return []Flavour{Etcd37, Etcd34} }
+// etcdBinary is the program of EtcdBinary.
+var etcdBinary = flag.String("etcd.binary", "",
+	"path of an etcd server: scenarios run against it alone, in place of etcd 3.7 and Debian's etcd")
+
+// Flavours returns all flavours, or EtcdBinary alone if -etcd.binary names a program.
+func Flavours() []Flavour {
+	if *etcdBinary != "" {
+		return []Flavour{EtcdBinary}
+	}
+	return []Flavour{Etcd37, Etcd34}
+}
+
+// serverPath returns the program of a flavour other than Etcd37.
+func serverPath(flavour Flavour) string {
+	if flavour == EtcdBinary {
+		return *etcdBinary
+	}
+	return etcdPath
+}
+
+// EtcdBinaryVersion returns the version of EtcdBinary, such as "3.6.16". The test is skipped unless -etcd.binary names
+// a program.
+func EtcdBinaryVersion(t testing.TB) string {
+	t.Helper()
+	if *etcdBinary == "" {
+		t.Skip("this needs another version of etcd: give -etcd.binary")
+	}
+	out, err := exec.Command(*etcdBinary, "--version").Output()
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(out), "\n")
+	version, found := strings.CutPrefix(first, "etcd Version: ")
+	require.True(t, found, "%s is no etcd: it says %q", *etcdBinary, first)
+	return version
+}
 
 // The packages etcd-server and etcd-client install their programs here.
 const (
@@ -119,8 +154,8 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 			TLS: e.tls})
 		require.NoError(t, err)
 		e.Process = e.kit.Start(t, "etcd 3.7", self, nil, []string{serveEnv + "=" + string(config)})
-	case Etcd34:
-		e.Process = e.kit.Start(t, "etcd 3.4", etcdPath, []string{"--name=it", "--data-dir=" + e.dir,
+	case Etcd34, EtcdBinary:
+		e.Process = e.kit.Start(t, string(e.flavour), serverPath(e.flavour), []string{"--name=it", "--data-dir=" + e.dir,
 			"--listen-client-urls=http://" + e.Endpoint, "--advertise-client-urls=http://" + e.Endpoint,
 			"--listen-peer-urls=http://" + e.peer, "--initial-advertise-peer-urls=http://" + e.peer,
 			"--initial-cluster=it=http://" + e.peer, "--initial-cluster-token=" + e.peer,
@@ -133,6 +168,13 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 	}
 	awaitHealth(t, "etcd", e.Process, e.Endpoint)
 	return time.Now()
+}
+
+// Upgrade starts the server again with its data, as another flavour. It must have ended.
+func (e *Etcd) Upgrade(t testing.TB, flavour Flavour) {
+	t.Helper()
+	e.flavour = flavour
+	e.Restart(t)
 }
 
 // awaitHealth waits until the server reports at its client address that it is healthy.

@@ -41,8 +41,8 @@ func (m Member) Command(flavour Flavour) (*exec.Cmd, error) {
 // commandParts returns the parts of Command's command.
 func (m Member) commandParts(flavour Flavour) (path string, args, env []string, err error) {
 	election := int(m.Election / time.Millisecond)
-	if flavour == Etcd34 {
-		return etcdPath, m.flags34(election), nil, nil
+	if flavour != Etcd37 {
+		return serverPath(flavour), m.programFlags(election), nil, nil
 	}
 	if path, err = os.Executable(); err != nil {
 		return "", nil, nil, err
@@ -52,7 +52,8 @@ func (m Member) commandParts(flavour Flavour) (path string, args, env []string, 
 	return path, nil, []string{serveEnv + "=" + string(config)}, err
 }
 
-func (m Member) flags34(election int) []string {
+// programFlags returns the flags of an etcd server of any version.
+func (m Member) programFlags(election int) []string {
 	var all []string
 	for _, p := range m.Peers {
 		all = append(all, p+"=http://"+p)

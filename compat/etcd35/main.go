@@ -1,0 +1,13 @@
+// Etcd is the server of etcd 3.5, for tests of Goverse on it:
+//
+//	go build -C compat/etcd35 -o ../../bin/etcd35 .
+//	GOVERSE_ETCD=$PWD/bin/etcd35 go test ./integration -run TestEtcdVersion
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
