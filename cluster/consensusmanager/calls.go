@@ -88,7 +88,7 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 }
 
 // NoMap is a generation later than that of any map. Coming is one earlier than that of any map.
-const NoMap, Coming = math.MaxInt64, -1
+const NoMap, Coming int64 = math.MaxInt64, -1
 
 // History counts how often this node has seen etcd restored from a backup or replaced. Generations from before
 // the last time mean nothing.

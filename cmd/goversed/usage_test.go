@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
@@ -324,7 +325,11 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, runGoversed(t, nil, "version"), runGoversed(t, nil, "--version"))
 	var v versionInfo
 	require.NoError(t, json.Unmarshal([]byte(runGoversed(t, nil, "version", "-o", "json").stdout), &v))
-	require.Equal(t, versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}, v)
+	require.Equal(t, buildVersion(), v)
+	require.Equal(t, format.Release(), v.Version)
+	v.addRevision([]debug.BuildSetting{{Key: "vcs.revision", Value: "c0ffee"}, {Key: "vcs.modified", Value: "true"}})
+	require.Equal(t, "c0ffee", v.Revision)
+	require.True(t, v.Modified)
 	requireOneLine(t, runGoversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/format"
 )
 
 // versionInfo is the output of goversed version -o json.
@@ -17,6 +18,9 @@ type versionInfo struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
+	// Revision is the commit, and Modified reports uncommitted changes, if the program was built in a checkout.
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
 }
 
 func newVersion() *cobra.Command {
@@ -28,8 +32,7 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch output {
 			case "json":
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(versionInfo{version(), runtime.Version(), runtime.GOOS,
-					runtime.GOARCH})
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(buildVersion())
 			case "text":
 				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 				return err
@@ -46,11 +49,26 @@ func versionLine() string {
 	return fmt.Sprintf("goversed %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version returns the version that the Go tool recorded in the binary: a release, or a commit and its time. It
-// returns "(devel)" if neither was known.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+// version returns the release of Goverse. Members' records, status and metrics have the same one.
+func version() string { return format.Release() }
+
+// buildVersion returns the version with what else the Go tool recorded in the program.
+func buildVersion() versionInfo {
+	v := versionInfo{Version: version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.addRevision(info.Settings)
 	}
-	return "(devel)"
+	return v
+}
+
+// addRevision adds the commit from the settings of a build.
+func (v *versionInfo) addRevision(settings []debug.BuildSetting) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
 }
