@@ -7,6 +7,7 @@ toolchain go1.26.8
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
+	github.com/google/licensecheck v0.3.1
 	github.com/goverse/goverse v0.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 )
