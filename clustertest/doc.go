@@ -24,4 +24,6 @@
 // frozen or a node was cut off may still arrive. [Node.Kill] abandons a node inside the living process;
 // goroutines that a test started in that node are the test's to end. Timing is not promised on a busy machine:
 // a lease of a second or two expires if the machine stands still for that long.
+//
+// Experimental: the API of this package may change in any minor release.
 package clustertest

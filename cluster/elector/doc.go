@@ -40,4 +40,6 @@
 //   - Two candidates may lead, until the first one's next renewal, after an out-of-band change, or if the store
 //     forgets confirmed writes: a database that is restored, or that fails over to a replica that lags. Tokens
 //     cover that as long as the number in the record does not decrease.
+//
+// Experimental: the API of this package may change in any minor release.
 package elector

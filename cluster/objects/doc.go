@@ -38,4 +38,6 @@
 //     are refused if the store compares [Object.Epoch].
 //   - A method need not end when its context does. Its caller does not wait for it, but the object does, and so
 //     does the move of its shard.
+//
+// Experimental: the API of this package may change in any minor release.
 package objects

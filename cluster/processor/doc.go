@@ -47,4 +47,6 @@
 //     memory.
 //   - Events that appear at a position that was already passed are missed. A source must not return a later
 //     event before an earlier one; see [Source].
+//
+// Experimental: the API of this package may change in any minor release.
 package processor

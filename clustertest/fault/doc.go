@@ -41,4 +41,6 @@
 //
 // Process exists only on Unix. Signals reach the process itself, not its children. On systems other than Linux
 // a process outlives a parent that is killed.
+//
+// Experimental: the API of this package may change in any minor release.
 package fault

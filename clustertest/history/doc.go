@@ -38,4 +38,6 @@
 // events shorter than the distance of a sample's time stamps. A machine without processor time to spare samples
 // less often. Leadership claimed by programs that are not sampled is not seen. The format of the files may
 // change: record and judge with the same version.
+//
+// Experimental: the API of this package may change in any minor release.
 package history

@@ -4,6 +4,8 @@
 //
 // Not promised: the suite does not check how a store behaves when its database fails over or a request is
 // delayed. The former concerns the operator of the database; the elector handles the latter.
+//
+// Experimental: the API of this package may change in any minor release.
 package electortest
 
 import (

@@ -27,4 +27,6 @@
 //     replica that lags. The database must be the primary, because replicas answer late.
 //   - A handover is not immediate. The store is not watched, so the next candidate leads up to RetryPeriod after
 //     a release.
+//
+// Experimental: the API of this package may change in any minor release.
 package postgres

@@ -2,6 +2,8 @@
 //
 // Not promised: the suite does not test faults of the store that keeps the locks. Each implementation tests its
 // own.
+//
+// Experimental: the API of this package may change in any minor release.
 package locktest
 
 import (

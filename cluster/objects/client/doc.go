@@ -46,4 +46,6 @@
 //   - Calls in flight while the cluster is created anew may wait until their deadline without being started.
 //   - Connections may be many. There is one to each owner of shards that is called. It is closed 10 to 20 s
 //     after that node has lost its last shard.
+//
+// Experimental: the API of this package may change in any minor release.
 package client

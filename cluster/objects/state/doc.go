@@ -72,4 +72,6 @@
 //   - There are no transactions over several objects.
 //   - Objects cannot be loaded after epochs have started again because etcd lost its data: every Load returns
 //     ErrFenced until the epochs in the store are set to 0. First make sure that no former owner runs.
+//
+// Experimental: the API of this package may change in any minor release.
 package state

@@ -17,4 +17,6 @@
 //   - There are no spans for events between the two: waiting in queues, waiting for shards that move, and calls
 //     that are sent again. All of that is part of the caller's span.
 //   - The object's key is not recorded, because it may be a person's name.
+//
+// Experimental: the API of this package may change in any minor release.
 package tracing

@@ -3,6 +3,8 @@
 //
 // Not promised: the suite does not check how a checkpoint behaves when its store fails. Each implementation
 // must test that itself.
+//
+// Experimental: the API of this package may change in any minor release.
 package checkpointtest
 
 import (

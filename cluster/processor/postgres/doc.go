@@ -28,4 +28,6 @@
 //   - Effects of a handler outside the transaction are not covered.
 //   - The next leader may have to wait for a process that stands still in a transaction. Its locks are held
 //     until PostgreSQL ends the transaction after Config.IdleTimeout.
+//
+// Experimental: the API of this package may change in any minor release.
 package postgres

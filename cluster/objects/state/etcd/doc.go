@@ -19,4 +19,6 @@
 //   - An object that never had a state may be impossible to save if it was loaded longer than Config.Retention
 //     ago. Its claim may be gone; the save is then a state.ErrConflict, after which the object is loaded anew.
 //   - An etcd that was restored from a backup does not fence claims that were made after the backup.
+//
+// Experimental: the API of this package may change in any minor release.
 package etcd

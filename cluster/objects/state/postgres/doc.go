@@ -29,4 +29,6 @@
 //   - An object that never had a state may be impossible to save if it was loaded longer than Config.Retention
 //     ago. Its claim may be gone; the save is then a state.ErrConflict, after which the object is loaded anew.
 //   - Old replies stay in the table if no saves with a request id follow.
+//
+// Experimental: the API of this package may change in any minor release.
 package postgres

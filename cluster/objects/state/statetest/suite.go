@@ -8,6 +8,8 @@
 //
 // Not promised: the suite does not check that replies expire, which would take a clock, nor how a store behaves
 // when its database fails over.
+//
+// Experimental: the API of this package may change in any minor release.
 package statetest
 
 import (

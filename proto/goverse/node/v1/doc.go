@@ -7,6 +7,8 @@
 //
 // Not promised: anything about leadership or membership. An answer proves that the node's process lives, not
 // that it is still registered in etcd.
+//
+// Experimental: the API of this package may change in any minor release.
 package nodepb
 
 //go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative

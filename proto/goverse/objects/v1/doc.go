@@ -6,6 +6,8 @@
 // which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
 //
 // Not promised: before v1, programs of different minor versions of Goverse may not understand each other.
+//
+// Experimental: the API of this package may change in any minor release.
 package objectspb
 
 //go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative
