@@ -144,7 +144,10 @@ function paintLanes() {
     for (const d of l.drains) if (d.to > from) parts.push(svg("g", { class: "drain" }, svg("title", {}, `${nameFor(l.node)} drained for ${lasting(d.to - d.from)}`),
       svg("rect", { x: x(d.from), y: y - 4, width: wide(d.from, d.to, 2), height: 8 })));
     for (const t of past.terms) if (t.node === l.node) parts.push(svg("rect", { class: `f${sign(l.node) % colours}`, x: x(t.from), y: y - 3, width: wide(t.from, t.to, 2), height: 6, rx: 2 }));
-    for (const m of l.marks.slice(-60)) {
+    const drawn = {}; // where the last mark of each type is: those that would cover each other are one
+    for (const m of l.marks) {
+      if (x(m.at) - (drawn[m.type] ?? -99) < 12) continue;
+      drawn[m.type] = x(m.at);
       const [sym, cls, says] = moments[m.type];
       parts.push(svg("g", { class: `moment ${cls}`, "data-type": m.type }, svg("title", {}, `${l.node ? nameFor(l.node) : "A node"} ${says}, ${clock(new Date(m.at))}`),
         svg("circle", { cx: x(m.at), cy: y, r: 7 }), svg("text", { x: x(m.at), y: y + 4 }, sym)));
@@ -152,10 +155,10 @@ function paintLanes() {
   });
   const t = sumUp(past, from, to), words = [];
   const long = (ms) => ms < 60000 ? lasting(ms) : lasting(Math.round(ms / 1000) * 1000);
-  if (t.led.length) words.push(`${t.led.length === 1 ? "One node" : `${num(t.led.length)} nodes`} led: `, t.led.slice(0, 4).map(([n, ms], i) => [i ? ", " : "", nameFor(n), " ", long(ms)]),
+  if (t.led.length && eventsAsked) words.push(`${t.led.length === 1 ? "One node" : `${num(t.led.length)} nodes`} led: `, t.led.slice(0, 4).map(([n, ms], i) => [i ? ", " : "", nameFor(n), " ", long(ms)]),
     t.led.length > 4 ? ", and others" : "", ". ");
   words.push(t.gaps ? el("b", { class: "bad" }, `No node led for ${lasting(t.without)}${t.gaps > 1 ? ` in ${num(t.gaps)} gaps, the longest ${lasting(t.longest)}` : ""}.`)
-    : t.led.length ? "No gap is recorded." : "Nothing is recorded of this time.");
+    : !eventsAsked ? "Reading the events…" : t.led.length ? "No gap is recorded." : "Nothing is recorded of this time.");
   fill($("lanes-words"), words);
   const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Leadership of the last ${spans[span]}. ${$("lanes-words").textContent}` }, parts);
   fill(box, [picture]);
