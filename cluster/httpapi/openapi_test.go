@@ -61,6 +61,7 @@ func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reference/http.md")
 	require.NoError(t, err)
+	require.Contains(t, string(text), "`"+problemTypes+"`")
 	for _, k := range problemKinds {
 		require.Contains(t, string(text), "\n### "+k.name+"\n", "the anchor that the type refers to")
 		require.Contains(t, string(text), fmt.Sprintf("%d", k.status))
