@@ -6,4 +6,6 @@
 //	faults.CutOff()
 //
 // Not promised: faults in the kernel or on the wire. Data that etcd sent before a fault may still arrive.
+//
+// Experimental: the API of this package may change in any minor release.
 package etcdfault
