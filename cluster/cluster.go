@@ -19,7 +19,6 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -29,6 +28,7 @@ import (
 	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/node"
 )

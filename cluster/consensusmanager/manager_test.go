@@ -9,9 +9,9 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/etcd"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/basetest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )

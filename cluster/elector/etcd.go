@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // Etcd is a lease store in etcd: a key without an etcd lease, compared by its ModRevision. It is a

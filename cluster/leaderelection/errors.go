@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member/candidacy"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // Errors to test for with errors.Is.

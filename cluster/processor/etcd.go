@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/wait"
 )
 

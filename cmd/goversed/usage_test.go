@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // versionInfo is the output of goversed version -o json.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/event"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 func member(address string, incarnation int64, alter ...func(*state.Member)) *state.Member {

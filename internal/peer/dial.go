@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/format/formatheader"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 )
 
 // dialAttempt is one attempt to call the node at address.

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/format/formatheader"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )

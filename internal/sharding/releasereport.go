@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ErrBadReport is wrapped by the errors of [DecodeReport].

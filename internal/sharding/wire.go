@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ErrBadMap is wrapped by the errors of [DecodeMap]: the value is not a shard map, or is an inconsistent one.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ClusterFormat is the format that a cluster may use.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // membersThatRead returns a snapshot of members with these formats, registered in this order.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ErrBadRecord is wrapped by the errors of the record decoders. It reports that a key of the cluster's range

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/objects/interceptor"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/route"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 )
 
 // Client calls the objects of one cluster. All methods are safe for concurrent use.

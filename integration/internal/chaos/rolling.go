@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/objects/client"
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/history"
 	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/internal/wait"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/wait"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ErrLeaderChanged is returned when a request is void because the first entry is another one than when the request was

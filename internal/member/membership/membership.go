@@ -20,8 +20,8 @@ import (
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/state/txn"
 	"github.com/goverse/goverse/internal/wait"
 )

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 

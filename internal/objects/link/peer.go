@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/format/formatheader"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 )
 
 // reconnectParams configures gRPC's reconnecting: soon at first, and within about a second to a node that has been

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 )
 
 // Headers of streaming calls, besides the key's.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // Errors of ReplaceEtcdMember. In these cases nothing was changed.

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/format"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/wait"
 )
 

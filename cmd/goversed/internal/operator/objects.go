@@ -17,11 +17,11 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/format/formatheader"
 	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

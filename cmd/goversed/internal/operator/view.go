@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // View is the cluster as etcd shows it. Lists are never nil.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/internal/format"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // diagnosePrefix checks that this is the intended prefix.
