@@ -64,7 +64,7 @@ func TestPrefix(t *testing.T) {
 		p.Await(t, `document.querySelector("#leader .who").textContent.includes("`+c.Node(0).Address()+`")`)
 		p.Await(t, `document.querySelector("#live").textContent === "live"`)
 		p.Await(t, count("#legend li", 3))
-		for _, tab := range []string{"locks", "effects", "processors", "objects", "elections"} {
+		for _, tab := range []string{"locks", "effects", "processors", "elections", "all"} {
 			p.Await(t, do(`document.querySelector("#tab-`+tab+`").click()`)+
 				` && document.querySelector("#panel").textContent !== ""`)
 		}
