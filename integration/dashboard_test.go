@@ -44,7 +44,7 @@ func TestDashboardShowsTheNextLeader(t *testing.T) {
 		}
 		require.Less(t, i, 2, "never within a second")
 	}
-	p.Await(t, `/ leads, nobody led for \d+ ms/.test(document.querySelector("#events").textContent)`)
+	p.Await(t, `/ leads, no node led for \d+ ms/.test(document.querySelector("#events").textContent)`)
 	p.RequireClean(t, last.Origin())
 }
 

@@ -20,7 +20,8 @@ import (
 // longTTL is a TTL that no test waits for: an earlier event has another cause.
 const longTTL = 30 * time.Second
 
-// refused waits until a process has failed, and returns the one line with its reason.
+// refused waits until a process has failed, and returns the one line with its reason. A line that it waits for etcd may
+// come before.
 func refused(t *testing.T, p *procs.Process) string {
 	t.Helper()
 	require.Equal(t, 1, p.Exit(t, patience))
@@ -28,7 +29,7 @@ func refused(t *testing.T, p *procs.Process) string {
 	for line := range strings.Lines(p.Output()) {
 		require.NotContains(t, line, "goroutine ")
 		require.NotContains(t, line, "panic")
-		if strings.HasPrefix(line, "goversed: ") {
+		if strings.HasPrefix(line, "goversed: ") && !strings.HasPrefix(line, "goversed: waiting for etcd ") {
 			errors = append(errors, line)
 		}
 	}
