@@ -38,7 +38,7 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 		{"exec", "made", []string{"exec", "--election", "it", "--etcd", server.Endpoint(), "--", "sh", "-c",
 			orphans + forAMinute}},
 		{"lock", "made", []string{"lock", "it", "--etcd", server.Endpoint(), "--", "sh", "-c", orphans + forAMinute}},
-		{"node", "leader", []string{"node", "--etcd", server.Endpoint(), "--advertise", "127.0.0.1:0", "--http", ""}},
+		{"node", "leader", []string{"node", "--etcd", server.Endpoint(), "--listen", "127.0.0.1:0", "--http", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
