@@ -18,16 +18,16 @@ func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 		return
 	}
 	for _, f := range now.Foreign {
-		if before != nil && slices.ContainsFunc(before.Foreign, func(b state.ForeignKey) bool { return b.Key == f.Key }) ||
-			m.foreignReported >= maxForeignReported {
-			continue
-		}
 		if errors.Is(f.Err, state.ErrOriginalGoverse) {
 			if !m.originalFound {
 				m.log.Warn("the original goverse uses this prefix; give one of the two clusters another one (--prefix, "+
 					"Config.EtcdPrefix)", "key", f.Key)
 			}
 			m.originalFound = true
+			continue
+		}
+		if before != nil && slices.ContainsFunc(before.Foreign, func(b state.ForeignKey) bool { return b.Key == f.Key }) ||
+			m.foreignReported >= maxForeignReported {
 			continue
 		}
 		m.foreignReported++
