@@ -134,6 +134,9 @@ const (
 	steadyEvery   = 100 * time.Millisecond
 	// steadyAdds is the number of calls of which one adds, so that etcd's disk does not limit the calls.
 	steadyAdds = 4
+	// steadyObjects is the number of objects that they call. Of thousands of calls to one object the judge would not find
+	// an order in time.
+	steadyObjects = 100
 )
 
 // steadyCallers call objects by a client that follows the shard map.
@@ -178,9 +181,8 @@ func (s *steadyCallers) reset() {
 // afterwards, so that a pause does not hide how many calls it delays.
 func (s *steadyCallers) callSteadily(ctx context.Context, rnd *rand.Rand) {
 	for due := time.Now(); wait.For(ctx, time.Until(due)); due = due.Add(steadyEvery) {
-		r := rnd.Float64()
 		began := time.Now()
-		if s.callUntilAnswered(ctx, objectKey(int(objectCount*r*r)), rnd.IntN(steadyAdds) == 0) != nil {
+		if s.callUntilAnswered(ctx, objectKey(rnd.IntN(steadyObjects)), rnd.IntN(steadyAdds) == 0) != nil {
 			return
 		}
 		s.answered.Add(1)
