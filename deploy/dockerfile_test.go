@@ -64,8 +64,8 @@ func TestDockerfile(t *testing.T) {
 	require.Equal(t, "scratch", all["base"].BaseName)
 	require.Equal(t, "base", all["goversed"].BaseName)
 	require.Equal(t, "base", all["program"].BaseName)
-	toolchain := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "..", "go.mod"))
-	require.Equal(t, "golang:"+toolchain[1], all["build"].BaseName, "the image is built by the Go of go.mod")
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(read(t, "..", "go.mod"))
+	require.Equal(t, "golang:"+toolchain[1], all["build"].BaseName, "the image is built by the toolchain of go.mod")
 
 	users := commands[*instructions.UserCommand](all["base"])
 	require.Len(t, users, 1)
