@@ -70,8 +70,8 @@ type ShardFigures struct {
 }
 
 // ReportProcessors has the node include the processors that ask returns in its figures and samples: for example, the
-// Status of a processor.Group. A later call replaces ask. ask is called concurrently and must not block. It may be
-// called before Start.
+// Status of a processor.Group. A later call replaces ask. ask is not called concurrently with itself. If it takes longer
+// than half a second, or panics, the figures have no processors. ReportProcessors may be called before Start.
 func (c *Cluster) ReportProcessors(ask func() []processor.Status) { c.history.report.Store(&ask) }
 
 // Figures returns the figures of every registered node that can be dialed, by address, with their samples after a time;
@@ -91,7 +91,7 @@ func (c *Cluster) Figures(ctx context.Context, after time.Time) ([]Figures, erro
 		asked.Go(func() {
 			defer func() { <-slots }()
 			if m.Address == c.node.AdvertiseAddress() {
-				all[i] = c.ownFigures(p, after)
+				all[i] = c.ownFigures(ctx, p, after)
 				return
 			}
 			all[i] = c.askFigures(ctx, p, m.Address, after)
@@ -137,23 +137,23 @@ func samplesAfter(after time.Time) int64 {
 }
 
 // describeFigures returns this node's figures in the form in which nodes send them.
-func (c *Cluster) describeFigures(p *nodeParts, req *objectspb.DescribeRequest) ([]byte, error) {
+func (c *Cluster) describeFigures(ctx context.Context, p *nodeParts, req *objectspb.DescribeRequest) ([]byte, error) {
 	after := time.Time{}
 	if ms := req.GetSamplesAfter(); ms > 0 {
 		after = time.UnixMilli(ms)
 	}
-	return json.Marshal(c.ownFigures(p, after))
+	return json.Marshal(c.ownFigures(ctx, p, after))
 }
 
 // ownFigures returns this node's figures.
-func (c *Cluster) ownFigures(p *nodeParts, after time.Time) Figures {
+func (c *Cluster) ownFigures(ctx context.Context, p *nodeParts, after time.Time) Figures {
 	f := Figures{Address: c.node.AdvertiseAddress()}
-	reported := c.history.processors()
+	reported := c.history.processors(ctx)
 	for _, s := range reported[:min(len(reported), maxFiguresList)] {
 		s.LastError = s.LastError[:min(len(s.LastError), maxFiguresText)]
 		f.Processors = append(f.Processors, s)
 	}
-	now, services := c.readFigures(p)
+	now, services := c.readFigures(p, reported)
 	c.history.mu.Lock()
 	defer c.history.mu.Unlock()
 	rates := c.history.past.ServiceRates(now)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc/codes"
 
 	"github.com/goverse/goverse/cluster/objects"
@@ -19,24 +20,41 @@ import (
 // history keeps samples of this node's figures. The zero value is ready.
 type history struct {
 	report atomic.Pointer[func() []processor.Status] // nil: the program reports no processors
+	asked  singleflight.Group
 
 	mu   sync.Mutex
 	past samples.History
 }
 
-// processors returns the processors that the program reports; none if its function panics or exits its goroutine.
-func (h *history) processors() (all []processor.Status) {
-	ask := h.report.Load()
-	if ask == nil || *ask == nil || callback.Run(func() error { all = (*ask)(); return nil }) != nil {
+// reportTimeout is how long the program may take to report its processors.
+const reportTimeout = 500 * time.Millisecond
+
+// processors returns the processors that the program reports. There are none if its function panics, exits its
+// goroutine, or does not return in time. It is not called again before it has returned.
+func (h *history) processors(ctx context.Context) []processor.Status {
+	report := h.report.Load()
+	if report == nil || *report == nil {
 		return nil
 	}
-	return all
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	reported := h.asked.DoChan("", func() (all any, err error) {
+		err = callback.Run(func() error { all = (*report)(); return nil })
+		return all, err
+	})
+	select {
+	case r := <-reported:
+		all, _ := r.Val.([]processor.Status) // nil: it failed
+		return all
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // recordHistory takes a reading at each multiple of samples.Every, until ctx ends.
 func (c *Cluster) recordHistory(ctx context.Context, p *nodeParts) {
 	take := func() {
-		now, _ := c.readFigures(p)
+		now, _ := c.readFigures(p, c.history.processors(ctx))
 		c.history.mu.Lock()
 		defer c.history.mu.Unlock()
 		c.history.past.Add(now)
@@ -50,10 +68,10 @@ func untilNextSample(now time.Time) time.Duration {
 	return now.Truncate(samples.Every).Add(samples.Every).Sub(now)
 }
 
-// readFigures reads this node's counters.
-func (c *Cluster) readFigures(p *nodeParts) (samples.Reading, []objects.ServiceStats) {
+// readFigures reads this node's counters. reported are its processors.
+func (c *Cluster) readFigures(p *nodeParts, reported []processor.Status) (samples.Reading, []objects.ServiceStats) {
 	r := samples.Reading{At: time.Now().Round(0), Failovers: p.events.Failovers().Elected,
-		Services: map[string]samples.Calls{}, Lag: lagOf(c.history.processors())}
+		Services: map[string]samples.Calls{}, Lag: lagOf(reported)}
 	r.Renewals, r.RenewalsFailed = p.Keeper.Renewals().Read()
 	services := p.objects.services.Stats()
 	for _, s := range services {

@@ -137,7 +137,7 @@ func (s *objectsServer) WatchRoutes(req *objectspb.WatchRoutesRequest,
 }
 
 // Describe implements objectspb.ObjectsServer.
-func (s *objectsServer) Describe(_ context.Context, req *objectspb.DescribeRequest) (*objectspb.DescribeResponse,
+func (s *objectsServer) Describe(ctx context.Context, req *objectspb.DescribeRequest) (*objectspb.DescribeResponse,
 	error) {
 	p, err := s.c.runningParts()
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *objectsServer) Describe(_ context.Context, req *objectspb.DescribeReque
 	}
 	resp, err := p.objects.gateway.Describe(req, s.c.cfg.EtcdPrefix)
 	if err == nil && req.GetFigures() {
-		resp.Figures, err = s.c.describeFigures(p, req)
+		resp.Figures, err = s.c.describeFigures(ctx, p, req)
 	}
 	return resp, err
 }
