@@ -91,6 +91,59 @@ func TestTheLogOfAStoreThatFails(t *testing.T) {
 	})
 }
 
+// A store that takes no writes does not work, though it answers reads: a database that has become a standby.
+func TestTheLogOfAStoreThatOnlyReads(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		var logged strings.Builder // read when Run has returned
+		refused := 0
+		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+			var refuse func(context.Context, func(context.Context) (Lease, error)) (Lease, error)
+			refuse = func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
+				if refused++; refused < 3 {
+					c.rule(doCreate, refuse)
+				}
+				return Lease{}, errors.New("read-only")
+			}
+			c.rule(doCreate, refuse)
+		})
+		pass(time.Minute)
+		require.True(t, a.IsLeader())
+		a.stop()
+		synctest.Wait()
+		require.NoError(t, <-a.done)
+		require.Equal(t, 3, refused)
+		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error=read-only
+[INFO]  the lease store works again: candidate=a
+[INFO]  this candidate leads: candidate=a token=1
+[INFO]  this candidate no longer leads: candidate=a token=1 reason="context canceled"
+`, logged.String())
+	})
+}
+
+// A candidate learns from the writes of others that the store works again.
+func TestTheLogOfAStoreThatOthersWrite(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		var logged strings.Builder // read when Run has returned
+		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+			c.rule(doCreate, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
+				_, err := store.CreateLease(t.Context(), Lease{HolderIdentity: "b", LeaseDuration: time.Hour, LeaderTransitions: 1})
+				require.NoError(t, err)
+				return Lease{}, errors.New("read-only")
+			})
+		})
+		pass(time.Minute)
+		require.False(t, a.IsLeader())
+		a.stop()
+		synctest.Wait()
+		require.NoError(t, <-a.done)
+		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error=read-only
+[INFO]  the lease store works again: candidate=a
+`, logged.String())
+	})
+}
+
 // Kubernetes' elector continues to claim leadership: its IsLeader compares names.
 func TestLeaderIsNoLeaderPastItsDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {

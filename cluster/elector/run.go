@@ -17,7 +17,10 @@ type run struct {
 	state     leaseState
 	term      *term // the current term, or one with callbacks that have not returned
 	announcer *announcer
-	err       error // of the last request, nil if the store carried it out
+	err       error // the failure of the store, nil while it works
+
+	// writeFails tells that err is of a write. A read proves nothing about writes then, unless it finds a new record.
+	writeFails bool
 }
 
 // performStep performs one step: a request, or a rest.
@@ -125,6 +128,7 @@ func (r *run) watchRecord(ctx context.Context) (changed <-chan struct{}, stop fu
 func (r *run) sendRequest(run context.Context, step step, sent deadline.Instant) {
 	ctx, cancel := context.WithTimeout(run, r.e.cfg.requestTimeout())
 	defer cancel()
+	before := r.state.record.Version
 	r.state = r.state.withRequestSent(step.do)
 	store, record, err := r.e.cfg.LeaseStore, Lease{}, error(nil)
 	err = callback.Run(func() (err error) {
@@ -152,22 +156,29 @@ func (r *run) sendRequest(run context.Context, step step, sent deadline.Instant)
 	default:
 		r.state = r.state.withFailure(conflict, answered)
 	}
+	reads, writes := step.do == doGet && (err == nil || absent), step.do != doGet && (err == nil || conflict)
 	switch {
-	case absent || conflict:
-		r.logStoreError(nil)
-	case run.Err() == nil:
-		r.logStoreError(err)
+	case writes, reads && (!r.writeFails || r.state.record.Version != before):
+		r.recordStoreWorks()
+	case !reads && run.Err() == nil:
+		r.recordStoreError(err, step.do != doGet)
 	}
 }
 
-// logStoreError logs when the store begins to fail and when it works again.
-func (r *run) logStoreError(err error) {
-	before := r.err
-	r.err = err
-	switch {
-	case err != nil && before == nil:
+// recordStoreError logs when the store begins to fail.
+func (r *run) recordStoreError(err error, write bool) {
+	works := r.err == nil
+	r.err, r.writeFails = err, write || r.writeFails
+	if works {
 		r.e.log.Warn("the lease store fails, retrying", r.storeErrorArgs()...)
-	case err == nil && before != nil:
+	}
+}
+
+// recordStoreWorks logs when the store works again.
+func (r *run) recordStoreWorks() {
+	failed := r.err != nil
+	r.err, r.writeFails = nil, false
+	if failed {
 		r.e.log.Info("the lease store works again")
 	}
 }
