@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,8 +157,9 @@ func TestDataOfAnOlderEtcd(t *testing.T) {
 		value, err := effect("of 3.7")
 		return errors.Join(err, equal("the result", value, "of 3.6"))
 	})
-	signalled := nodes[0].Signal(t, syscall.SIGTERM)
-	next, _ := nodes[1].AwaitStatus(t, patience, "leads", leads)
+	leader := slices.IndexFunc(nodes, func(n *procs.Node) bool { return n.Address == st.LeaderID })
+	signalled := nodes[leader].Signal(t, syscall.SIGTERM)
+	next, _ := nodes[1-leader].AwaitStatus(t, patience, "leads", leads)
 	t.Logf("%v after SIGTERM the next one leads", time.Since(signalled))
 	grown(t, st.Token, next)
 }
