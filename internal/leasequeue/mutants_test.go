@@ -8,5 +8,5 @@ import (
 
 // Each mutant must be found by the schedules.
 func TestMutants(t *testing.T) {
-	mutants.RequireFound(t, "internal/leasequeue", "-queues.schedules=5000")
+	mutants.RequireFound(t, "internal/leasequeue", "queues", 5000)
 }

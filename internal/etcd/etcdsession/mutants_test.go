@@ -9,5 +9,5 @@ import (
 // A check that finds nothing proves nothing: each mutant is found by the schedules, or by the test that it
 // names.
 func TestMutants(t *testing.T) {
-	mutants.RequireFound(t, "internal/etcd/etcdsession", "-session.schedules=1000")
+	mutants.RequireFound(t, "internal/etcd/etcdsession", "session", 1000)
 }

@@ -22,12 +22,14 @@ var ofCrashDetection = []Mutant{{
 	Name: "distance-ignored",
 	What: "an accused member has no more time where it is far from etcd",
 	In:   []string{simulation},
+	Seed: 800,
 	Edits: []Edit{{"internal/crash/suspicion/graceperiod.go",
 		`max(least, slowdown*took, slowdown*m.RoundTrip())`, `max(least, slowdown*took)`}},
 }, {
 	Name: "remove-unguarded",
 	What: "an accused member is removed also after it refuted",
 	In:   []string{simulation},
+	Seed: 275,
 	Edits: []Edit{{"internal/state/txn/member.go",
 		`created(node, m.Incarnation), unmodified(accusation, accused)}`, `created(node, m.Incarnation)}`}},
 }, {

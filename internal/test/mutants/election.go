@@ -5,6 +5,7 @@ var ofElections = []Mutant{{
 	Name: "lead-without-session",
 	What: "a member leads because the own key is first, also when the session is not valid",
 	In:   []string{simulation},
+	Seed: 205,
 	Edits: []Edit{
 		{"internal/member/candidacy/decide.go",
 			`			return v.valid
@@ -17,6 +18,8 @@ var ofElections = []Mutant{{
 		{"cluster/leaderelection/election.go", `return t != nil && t.period.Valid()`, `return t != nil`},
 		{"cluster/leaderelection/election.go",
 			`t := le.term.Load(); t != nil && t.period.Valid()`, `t := le.term.Load(); t != nil`},
+		// A term that outlives its period would be decided about again and again.
+		{"cluster/leaderelection/session.go", `snap || r.s.Period() != period {`, `snap {`},
 	},
 }, {
 	Name:  "lead-beside-acting",
@@ -32,6 +35,7 @@ var ofElections = []Mutant{{
 	Name: "late-key-stays",
 	What: "a key that is not wanted stays on the own lease",
 	In:   []string{simulation},
+	Seed: 580,
 	Edits: []Edit{{"internal/member/candidacy/decide.go",
 		`case own != nil && !keep:
 		if !v.working {`,
@@ -70,6 +74,7 @@ var ofElections = []Mutant{{
 	Name: "acting-unguarded",
 	What: "the acting leader's key is created without comparing the queue as empty",
 	In:   []string{simulation},
+	Seed: 355,
 	Edits: []Edit{{"internal/state/txn/election.go",
 		`If: []Guard{queueEmpty(keys), absent(keys.Acting())}`, `If: []Guard{absent(keys.Acting())}`}},
 }, {

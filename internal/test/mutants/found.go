@@ -18,10 +18,11 @@ import (
 // failedSeed matches the line in which TestSchedules reports a schedule that broke a promise.
 var failedSeed = regexp.MustCompile(`\bseed (\d+): (.+)`)
 
-// RequireFound fails the test unless each mutant that the package has to find is found: by a schedule of the package's
-// TestSchedules, which runs with args, or by the test that the mutant names. It builds the package once, with
-// all mutants, and runs the tests once for each mutant, up to the first failed schedule.
-func RequireFound(t *testing.T, pkg string, args ...string) {
+// RequireFound fails the test unless each mutant that the package has to find is found: by one of a number of schedules
+// of the package's TestSchedules, or by the test that the mutant names. suite is the prefix of the flags of
+// TestSchedules; "" means that the package has no schedules. RequireFound builds the package once, with all mutants,
+// and runs the tests once for each mutant, up to the first failed schedule.
+func RequireFound(t *testing.T, pkg, suite string, schedules int) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the tests anew with the mutants in them")
@@ -36,11 +37,20 @@ func RequireFound(t *testing.T, pkg string, args ...string) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			by, failure, err := runMutant(t.Context(), tests, filepath.Join(root, pkg), m, args...)
+			by, failure, err := runMutant(t.Context(), tests, filepath.Join(root, pkg), m,
+				schedulesArgs(m, suite, schedules)...)
 			require.NoError(t, err)
 			t.Logf("%s: found by %s, after %v: %s", m.Name, by, time.Since(began).Round(time.Millisecond), failure)
 		})
 	}
+}
+
+// schedulesArgs returns the arguments of TestSchedules with a mutant.
+func schedulesArgs(m Mutant, suite string, schedules int) []string {
+	if suite == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("-%s.schedules=%d", suite, schedules), fmt.Sprintf("-%s.seed=%d", suite, max(1, m.Seed))}
 }
 
 // buildTests builds the tests of a package with the mutants in all packages of this module.

@@ -19,6 +19,7 @@ var ofLeaseQueues = []Mutant{{
 	Name: "barred-key-given",
 	What: "a key is assigned that a request under way may still delete",
 	In:   []string{queues},
+	Seed: 140,
 	Edits: []Edit{{"internal/leasequeue/keyring.go",
 		`r.entries[key] == nil && r.keyring.barred[key] == 0`, `r.entries[key] == nil`}},
 }, {
@@ -60,6 +61,7 @@ var ofLeaseQueues = []Mutant{{
 	Name:  "watch-trusted",
 	What:  "a queue is read once, and its watch is believed from then on",
 	In:    []string{queues},
+	Seed:  505,
 	Edits: []Edit{{"internal/leasequeue/watch.go", `again = true`, `again = false`}},
 }, {
 	Name: "refused-forgotten",

@@ -21,10 +21,13 @@ const Variable = "GOVERSE_MUTANT"
 
 // Mutant is a known bug.
 type Mutant struct {
-	Name  string
-	What  string   // the error that it introduces, in one line
-	In    []string // packages with a TestMutants that has to find it
-	Test  string   // the test that it fails; "" for TestSchedules, which prints the failed seed
+	Name string
+	What string   // the error that it introduces, in one line
+	In   []string // packages with a TestMutants that has to find it
+	Test string   // the test that it fails; "" for TestSchedules, which prints the failed seed
+	// Seed is the first seed of TestSchedules, 0 for its usual one. It is for a mutant that few schedules find, and
+	// spares those that are known not to find it. A change of the schedules may cost that time again, but no more.
+	Seed  uint64
 	Edits []Edit
 }
 

@@ -32,6 +32,7 @@ var ofShards = []Mutant{{
 	Name: "epoch-ignored",
 	What: "a shard that was assigned to its owner anew is kept under the old epoch",
 	In:   []string{simulation},
+	Seed: 335,
 	Edits: []Edit{{"internal/sharding/ownership/ownership.go",
 		`case held != 0 && (!mine || held != epoch):`,
 		`case held > 0 && mine:

@@ -24,6 +24,7 @@ var ofStops = []Mutant{{
 	Name: "left-while-working",
 	What: "a stopping member records that it acts no more before its work has ended",
 	In:   []string{simulation},
+	Seed: 230,
 	Edits: []Edit{{"internal/member/stop.go",
 		`m.Detector.Stop(ctx)`, `m.MarkLeft(ctx)
 	m.Detector.Stop(ctx)`}},

@@ -8,5 +8,5 @@ import (
 
 // TestMutants checks that the schedules find each mutant, because a check that finds nothing proves nothing.
 func TestMutants(t *testing.T) {
-	mutants.RequireFound(t, "internal/test/simulation", "-sim.schedules=6000")
+	mutants.RequireFound(t, "internal/test/simulation", "sim", 6000)
 }
