@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // documentedCommand returns the command in docs/operate/etcd.md that begins so, word by word.
@@ -141,6 +142,9 @@ func (c *embeddedCluster) client(t *testing.T, machines ...int) *clientv3.Client
 	return client
 }
 
+// writePause is the pause between two writes. Without one, three members of etcd keep two cores busy.
+const writePause = 5 * time.Millisecond
+
 // startWrites writes one key after the other until stop is called. stop returns the number of confirmed writes and
 // the longest time between two confirmations.
 func startWrites(t *testing.T, client *clientv3.Client) (stop func() (n int, longest time.Duration)) {
@@ -149,7 +153,7 @@ func startWrites(t *testing.T, client *clientv3.Client) (stop func() (n int, lon
 	n, longest, failed := 0, time.Duration(0), error(nil)
 	wg.Go(func() {
 		last := time.Now()
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; wait.For(ctx, writePause) {
 			one, done := context.WithTimeout(clientv3.WithRequireLeader(ctx), time.Second)
 			_, err := client.Put(one, fmt.Sprintf("/written/%06d", n), "x")
 			done()

@@ -17,7 +17,7 @@ import (
 // exemptTTL is so long that a deadline cannot explain the end of an overlap.
 const exemptTTL = 5
 
-var pausedRounds = flag.Int("paused.rounds", 3, "how often a leader is paused and its lease revoked")
+var pausedRounds = flag.Int("paused.rounds", 1, "how often a leader is paused and its lease revoked")
 
 // Crash detection does not exclude one case: the removal of a leader that lives. The overlaps, of leadership
 // and of its shards, are detected and short, and no stale write is accepted. Without crash detection there is
