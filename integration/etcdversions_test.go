@@ -162,4 +162,5 @@ func TestDataOfAnOlderEtcd(t *testing.T) {
 	next, _ := nodes[1-leader].AwaitStatus(t, patience, "leads", leads)
 	t.Logf("%v after SIGTERM the next one leads", time.Since(signalled))
 	grown(t, st.Token, next)
+	require.NoError(t, c.Stop(requestContext(t))) // before the test ends etcd
 }
