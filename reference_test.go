@@ -207,6 +207,6 @@ var withoutExample = []string{
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 
-	"cluster/event", "cluster/once", "cluster/stats", "cluster/httpapi", // their handles are those of package cluster
-	"cluster/objects/state/etcd", "cluster/objects/tracing", "clustertest/fault", "clustertest/history",
+	"cluster/once", "cluster/httpapi", // their handles are those of package cluster
+	"cluster/objects/state/etcd", "cluster/objects/tracing", "clustertest/history",
 }
