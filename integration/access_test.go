@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -18,6 +19,9 @@ const (
 	nodeUser      = "node"
 	nodeRole      = "member"
 )
+
+// passwordTTL leaves time for password checks, which etcd makes expensive.
+const passwordTTL = 10 * time.Second
 
 // queueEnd ends the range of the candidates' keys; allKeysEnd ends the range of all keys.
 const (

@@ -33,8 +33,6 @@ var (
 // defaultBcryptCost is etcd's default: one password check takes most of a tenth of a second.
 const defaultBcryptCost = 10
 
-const passwordTTL = 10 * time.Second
-
 // users holds sessions of one user of etcd.
 type users struct {
 	sessions []*etcdsession.Session
