@@ -24,17 +24,20 @@ func newDev() *cobra.Command {
 	cfg := dev.Config{}
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a whole cluster on this machine, to try things out",
-		Long: `Run an etcd in this process and some nodes as processes of their own, on free ports of
-127.0.0.1, and show what happens: a live table in a terminal, a line per event elsewhere. The etcd
-has the port that all commands look at without --etcd, if that is free.
+		Short: "Run a whole cluster on this machine, to try Goverse out",
+		Long: `Run an embedded etcd and some nodes on this machine, and show the events of the cluster: as a live
+table in a terminal, otherwise as one line per event. Each node is a process of its own. All of
+them listen on free ports of 127.0.0.1. The etcd listens at the default of --etcd if that port is
+free, so other commands find it without flags.
 
-Lines in a terminal are colored, unless NO_COLOR is set. The nodes' warnings go to the standard
-error; where that is the same terminal, they are shown with --verbose, or after a failure.
+Lines in a terminal are colored unless NO_COLOR is set. The nodes' warnings go to standard error. If
+that is the same terminal, they are shown only with --verbose, or after a failure.
 
-With --kill-leader-every the leader's process gets a SIGKILL again and again, a new
-process takes its address, and the time to each next leader is measured. Ctrl-C stops
-everything in order, a second one at once; nothing is left behind.`,
+With --kill-leader-every the leader's process gets a SIGKILL again and again. A new process takes
+its address, and the time until the next node leads is measured.
+
+Ctrl-C stops all processes in order, and a second Ctrl-C stops them immediately. Nothing is left
+behind.`,
 		Example: `  goversed dev
   goversed dev --nodes 5 --kill-leader-every 5s
   goversed dev --for 30s --kill-leader-every 2s --ttl 2s | grep leads`,
@@ -42,14 +45,14 @@ everything in order, a second one at once; nothing is left behind.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.IntVar(&cfg.Nodes, "nodes", 3, "how many node processes")
+	fs.IntVar(&cfg.Nodes, "nodes", 3, "number of nodes, each a process")
 	fs.DurationVar(&cfg.For, "for", 0, "end after this time (default: run until Ctrl-C)")
 	fs.DurationVar(&cfg.KillEvery, "kill-leader-every", 0,
-		"kill the leader's process this long after the last kill, once all nodes are queued (default: never)")
-	fs.DurationVar(&cfg.TTL, "ttl", 10*time.Second, "how long the nodes wait for one that vanished; whole seconds")
-	fs.StringVar(&cfg.EtcdListen, "etcd-listen", defaultEtcd, "`host:port` of the etcd; if it is not given and taken, "+
-		"another port")
-	fs.BoolVar(&cfg.Verbose, "verbose", false, "show the nodes' log from level info on, and etcd's warnings")
+		"time between two kills of the leader's process; a kill also waits until all nodes are queued (default: never)")
+	fs.DurationVar(&cfg.TTL, "ttl", 10*time.Second, ttlUsage)
+	fs.StringVar(&cfg.EtcdListen, "etcd-listen", defaultEtcd, "`host:port` of the embedded etcd; without this flag, "+
+		"another port is chosen if this one is in use")
+	fs.BoolVar(&cfg.Verbose, "verbose", false, "show the nodes' log from level info up, and etcd's warnings")
 	return cmd
 }
 

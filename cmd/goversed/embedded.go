@@ -25,25 +25,25 @@ type embeddedFlags struct {
 }
 
 func (f *embeddedFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
-	fs.StringVar(&f.listen, "etcd-listen", defaultEtcd, "`host:port` of the embedded etcd, for nodes and other "+
-		"clients")
-	fs.StringVar(&f.advertise, "etcd-advertise", "", "`host:port` under which other machines reach it (default: "+
-		"--etcd-listen)")
-	fs.StringVar(&f.serve.CertFile, "etcd-serve-cert", "", "PEM `file` with the certificate that the embedded etcd "+
-		"shows to clients; with it, they must use https://")
+	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` for the data of the embedded etcd")
+	fs.StringVar(&f.listen, "etcd-listen", defaultEtcd, "`host:port` at which the embedded etcd serves nodes and "+
+		"other clients")
+	fs.StringVar(&f.advertise, "etcd-advertise", "", "`host:port` at which other machines reach the embedded etcd "+
+		"(default: --etcd-listen)")
+	fs.StringVar(&f.serve.CertFile, "etcd-serve-cert", "", "PEM `file` with the certificate of the embedded etcd for "+
+		"clients, which must then use https://")
 	fs.StringVar(&f.serve.KeyFile, "etcd-serve-key", "", "PEM `file` with the key of that certificate")
-	fs.StringVar(&f.serve.CAFile, "etcd-serve-ca", "", "PEM `file` with the authorities one of which must have signed "+
-		"the certificate of a client (default: clients need none)")
-	fs.StringVar(&f.cluster, "etcd-cluster", "", "the members of an etcd cluster that these processes embed, as "+
-		"`name=peer URL`, with commas between; the same for all of them")
-	fs.StringVar(&f.name, "etcd-name", "", "which of --etcd-cluster this process is, by `name`")
-	fs.StringVar(&f.peerListen, "etcd-peer-listen", "", "`host:port` at which it listens to the other members "+
+	fs.StringVar(&f.serve.CAFile, "etcd-serve-ca", "", "PEM `file` with the certificate authorities of clients, which "+
+		"then need a certificate (default: they need none)")
+	fs.StringVar(&f.cluster, "etcd-cluster", "", "members of the embedded etcd cluster as `name=peer URL`, separated "+
+		"by commas; the same for all of them")
+	fs.StringVar(&f.name, "etcd-name", "", "`name` of this member in --etcd-cluster")
+	fs.StringVar(&f.peerListen, "etcd-peer-listen", "", "`host:port` at which this member listens to the others "+
 		"(default: that of its peer URL)")
-	fs.StringVar(&f.peer.CertFile, "etcd-peer-cert", "", "PEM `file` with the certificate for the connections between "+
-		"the members, for both sides; with it, peer URLs begin with https://")
+	fs.StringVar(&f.peer.CertFile, "etcd-peer-cert", "", "PEM `file` with this member's certificate for connections with "+
+		"other members, in both directions; peer URLs must then begin with https://")
 	fs.StringVar(&f.peer.KeyFile, "etcd-peer-key", "", "PEM `file` with the key of that certificate")
-	fs.StringVar(&f.peer.CAFile, "etcd-peer-ca", "", "PEM `file` with the authorities that sign the members' certificates")
+	fs.StringVar(&f.peer.CAFile, "etcd-peer-ca", "", "PEM `file` with the certificate authorities of the members")
 }
 
 func embeddedNames() (names []string) {
@@ -76,8 +76,8 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 	}
 	if f.cluster == "" {
 		if f.name != "" || f.peerListen != "" || given {
-			return cfg, errors.New("--etcd-name, --etcd-peer-listen and --etcd-peer-cert are of one of several members: " +
-				"give --etcd-cluster, too")
+			return cfg, errors.New("--etcd-name, --etcd-peer-listen and --etcd-peer-cert configure one of several " +
+				"members: give --etcd-cluster, too")
 		}
 		return cfg, nil
 	}

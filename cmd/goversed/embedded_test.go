@@ -17,7 +17,7 @@ func TestBadEmbeddedEtcd(t *testing.T) {
 	const two = "node --etcd-name a --etcd-cluster a=http://10.0.0.1:1,b=http://10.0.0.2:1"
 	for _, c := range [][2]string{
 		{"node --etcd-cacert c", "--etcd-cacert only has a meaning with --etcd or --etcd-serve-cert"},
-		{"node --etcd a:1 --etcd-name a", "--etcd-name is of the embedded etcd, which --etcd replaces"},
+		{"node --etcd a:1 --etcd-name a", "--etcd-name configures the embedded etcd, which --etcd replaces"},
 		{"node --etcd-serve-cert c", "--etcd-serve-cert and --etcd-serve-key belong together"},
 		{"node --etcd-serve-ca c", "--etcd-serve-ca is given without --etcd-serve-cert"},
 		{"node --etcd-peer-cert c", "--etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca belong together"},

@@ -30,25 +30,28 @@ type etcdFlags struct {
 // goversed dev listens. Without --etcd, a node starts that etcd.
 const defaultEtcd = "127.0.0.1:2379"
 
-const etcdUsage = "etcd's `host:port`, several with commas; http:// and https:// are understood"
+const etcdUsage = "`host:port` of etcd, several separated by commas; each may begin with http:// or https://"
+
+// prefixUsage is the help of --prefix.
+const prefixUsage = "prefix of the cluster's keys in etcd; the same for all its nodes"
 
 var errEmptyEtcd = errors.New("--etcd is empty: give etcd's host:port, for example " + defaultEtcd)
 
 // register adds the flags to fs. Address is the default of --etcd, and usage its help.
 func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.address, "etcd", address, usage)
-	fs.StringVar(&e.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
-	fs.StringVar(&e.user, "etcd-user", "", "user for etcd's access control")
-	fs.StringVar(&e.password, "etcd-password", "", "password of that user; better given as the variable, which process "+
-		"lists do not show")
+	fs.StringVar(&e.prefix, "prefix", "/goverse", prefixUsage)
+	fs.StringVar(&e.user, "etcd-user", "", "user name for etcd's access control")
+	fs.StringVar(&e.password, "etcd-password", "", "password of that user; prefer the variable, because process lists "+
+		"show flags")
 	fs.StringVar(&e.passwordFile, "etcd-password-file", "",
-		"`file` with that password, read again at each log-in: it can change while this runs")
-	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate; "+
+		"`file` with that password; read again at each login, so it can change while goversed runs")
+	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the certificate authorities of etcd's certificate; "+
 		"read again when it changes")
-	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd; read again when it changes")
+	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with a client certificate for etcd; read again when it changes")
 	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
-	fs.BoolVar(&e.fixed, "etcd-fixed", false, "use the addresses in --etcd only, behind a proxy or load balancer "+
-		"(default: while one does not answer, those that etcd's members advertise, too)")
+	fs.BoolVar(&e.fixed, "etcd-fixed", false, "use only the addresses in --etcd, for an etcd behind a proxy or load "+
+		"balancer (default: while one of them does not answer, also use those that etcd's members advertise)")
 }
 
 // certFlags returns the names of the flags that only matter with TLS.

@@ -35,52 +35,60 @@ func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.etcd.register(fs, defaultEtcd, etcdUsage)
-	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
-	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at "+
-		"most half of --ttl (default: a quarter of it)")
-	fs.DurationVar(&f.gracePeriod, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and "+
-		"SIGKILL (default: no limit)")
-	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no "+
-		"descendant escapes")
-	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
+	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "TTL of the session in etcd, in whole seconds: the others wait that "+
+		"long for a host that vanished")
+	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when the leadership or the lock is "+
+		"lost; at most half of --ttl (default: a quarter of --ttl)")
+	fs.DurationVar(&f.gracePeriod, "grace", 0, "time that COMMAND has to end after a SIGINT or SIGTERM to goversed, "+
+		"before SIGKILL (default: no limit)")
+	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own, to end all its descendants "+
+		"(Linux, cgroup v2)")
+	fs.StringVar(&f.logLevel, "log-level", logLevel, logLevelUsage)
 }
 
 // guardedHelp is the part of the help that exec and lock share.
 const guardedHelp = `
-COMMAND runs in a process group of its own. SIGTERM and then SIGKILL end the group in time
-before others may go on: when etcd has not confirmed the session, when goversed is killed (a
-small process of its own, goversed guard, sees to that) or stands still. What COMMAND leaves
-behind in its group is ended before the release. Not ended are descendants that left the group
-(setsid, daemons), except with --cgroup, and the children of COMMAND when goversed and its guard
-are killed at the same moment.
+COMMAND runs in a process group of its own. goversed ends that group, with SIGTERM and then SIGKILL,
+before another process can lead the election or hold the lock. This holds if etcd does not confirm
+the session in time, and also if goversed is killed or paused, because a small second process,
+goversed guard, watches it. Processes that COMMAND leaves behind in its group are ended before the
+election or the lock is released. Descendants that left the group (setsid, daemons) are ended only
+with --cgroup. If goversed and its guard are killed at the same moment, the children of COMMAND keep
+running.
 
-Signals that goversed gets are passed to COMMAND's group. The first SIGINT or SIGTERM asks for
-the end: goversed waits for COMMAND, releases when it has ended, and does not run it again. A
-second one, half a second later or more, kills the group with SIGKILL at once, and so does the
-end of --grace; where COMMAND still runs after 2 seconds, the log says so. At a terminal Ctrl-C is
-COMMAND's own, except in a pipe, where goversed passes it on; Ctrl-Z does not stop it.
+goversed passes its signals on to the group. After the first SIGINT or SIGTERM it waits for COMMAND
+to end, releases the election or the lock, and does not run COMMAND again. If COMMAND still runs
+after 2 seconds, the log reports that. A second signal, half a second later or more, kills the group
+with SIGKILL immediately, and so does the end of --grace. At a terminal COMMAND gets Ctrl-C directly;
+in a pipe, goversed passes it on. Ctrl-Z does not stop COMMAND.
 
-While etcd cannot be reached goversed waits for it, and says so. What etcd refuses at the start, a
-user, a password, a right or a certificate, ends it with 125, and so does a file of a password or a
-certificate that cannot be used, or a certificate that has expired. These files are read again when
-they change; COMMAND goes on as long as the session does.
+While etcd cannot be reached, goversed waits for it and logs that. goversed exits with 125 if etcd
+refuses the user, the password, a right or a certificate at the start. It does so too if a password
+or certificate file cannot be used, or a certificate has expired. These files are read again when
+they change. If a changed file cannot be used, COMMAND keeps running while the session is valid.
 
-COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
-GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
-it before, GOVERSE_KEYS, by which a goversed that it runs sees what it is in, and GOVERSE_KEY,
-the key in etcd whose create revision is the token while this one holds: what is written to etcd
-on this condition cannot come late,
+COMMAND has the environment of goversed, and these variables:
+
+  GOVERSE_ELECTION   the election's name, or GOVERSE_LOCK with the lock's name
+  GOVERSE_ETCD       the addresses of etcd
+  GOVERSE_PREFIX     the prefix of the cluster's keys in etcd
+  GOVERSE_TOKEN      a number that is larger than the token of every earlier holder
+  GOVERSE_KEY        the holder's key in etcd; its create revision is the token
+  GOVERSE_KEYS       the keys of all enclosing goversed exec and lock, for a nested goversed
+
+A store should refuse a token that is smaller than one it has seen before. In etcd, write on the
+condition that GOVERSE_KEY has GOVERSE_TOKEN as its create revision. Such a write fails once this
+process is no longer the holder:
 
   printf 'create("%s") = "%s"\n\nput pos 42\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
     etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS
 
-and other stores should refuse a smaller token than they have seen. That of goversed includes
-GOVERSE_ETCD_USER and GOVERSE_ETCD_PASSWORD where they are set, so that COMMAND can do so; to keep
-the password from it, put env -u GOVERSE_ETCD_PASSWORD before COMMAND. A user and password that
-goversed got by flags are not handed on.
+COMMAND also inherits GOVERSE_ETCD_USER and GOVERSE_ETCD_PASSWORD where they are set, so that it can
+log in to etcd. To hide the password from COMMAND, put env -u GOVERSE_ETCD_PASSWORD before it. A user
+and a password that goversed got by flags are not passed on.
 
-The log goes to the standard error, the standard output is COMMAND's alone. At --log-level info
-it says for whom goversed waits, when it starts COMMAND, and with which code that ended.
+The log goes to standard error; standard output is only for COMMAND. At --log-level info the log
+names the process that goversed waits for, the start of COMMAND, and the exit code of COMMAND.
 `
 
 func newExec() *cobra.Command {
@@ -89,15 +97,16 @@ func newExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec --election NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command only while leading an election",
-		Long: `Wait until this process leads the election NAME, and run COMMAND: of all that are started
-for the same election, on whichever host, one runs it at a time, and the next one takes over
-within milliseconds when that ends.
+		Long: `Wait until this process leads the election NAME, and then run COMMAND. Start it for the same
+election on several hosts: only one of them runs COMMAND at a time. When that one ends, the next
+one takes over within milliseconds.
 
-When COMMAND ends by itself, goversed gives leadership up and ends too, with its exit code.
-When leadership is lost while it runs, COMMAND is ended, and goversed queues again.
+If COMMAND ends by itself, goversed releases the leadership and exits with the exit code of COMMAND.
+If leadership is lost while COMMAND runs, goversed ends COMMAND and queues again.
 ` + guardedHelp + `
-Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for leadership; 125
-goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
+Exit codes: that of COMMAND, or 128 + n if signal n ended COMMAND or the wait for leadership.
+125 goversed failed or etcd refused it, 126 COMMAND cannot be run, 127 COMMAND does not exist,
+2 the command line is wrong.`,
 		Example: `  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
   goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
@@ -111,7 +120,7 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
 			return f.superviseCommand(cmd, supervise.Config{Election: election, Command: args})
 		},
 	}
-	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, yours to choose")
+	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, of your choice")
 	f.register(cmd, "info")
 	return reportMissingDash(cmd, 0)
 }
@@ -235,7 +244,7 @@ func newGuard() *cobra.Command {
 	var etcd etcdFlags
 	cmd := &cobra.Command{
 		Use:    guardName,
-		Short:  "What exec and lock run beside a command",
+		Short:  "Watch a command for exec and lock",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return supervise.Guard(supervise.Free(func(ctx context.Context, lease int64) error {
@@ -257,7 +266,7 @@ func newGuard() *cobra.Command {
 			}))
 		},
 	}
-	etcd.register(cmd.Flags(), "", "etcd's `host:port`")
+	etcd.register(cmd.Flags(), "", etcdUsage)
 	return cmd
 }
 

@@ -122,15 +122,15 @@ func TestGuardSettings(t *testing.T) {
 
 func TestHelpOfExecAndLock(t *testing.T) {
 	t.Parallel()
-	for verb, more := range map[string]string{"exec": "goversed queues again", "lock": "flock(1)"} {
+	for verb, more := range map[string]string{"exec": "ends COMMAND and queues again", "lock": "flock(1)"} {
 		r := runGoversed(t, nil, verb, "--help")
 		require.Equal(t, cli.ExitOK, r.code)
 		text := strings.Join(strings.Fields(r.stdout), " ")
-		for _, says := range []string{"Examples:", "SIGTERM", "Not ended are descendants that left the group",
+		for _, says := range []string{"Examples:", "SIGTERM", "Descendants that left the group (setsid, daemons) are",
 			"GOVERSE_TOKEN", "GOVERSE_KEY",
-			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", "A second one, half " +
-				"a second later or more, kills", "[GOVERSE_GRACE]", "env -u GOVERSE_ETCD_PASSWORD",
-			"for whom goversed waits", more} {
+			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", "A second signal, " +
+				"half a second later or more, kills", "[GOVERSE_GRACE]", "env -u GOVERSE_ETCD_PASSWORD",
+			"the process that goversed waits for", more} {
 			require.Contains(t, text, says)
 		}
 	}

@@ -19,18 +19,19 @@ func newLock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long: `Wait until this process holds the lock NAME, run COMMAND, and release the lock when it
-ends, on whichever host others want it: flock(1) for a whole cluster. Who came first gets it
-first. The exit code is that of COMMAND.
+		Long: `Wait until this process holds the lock NAME, run COMMAND, and release the lock when COMMAND ends.
+This is flock(1) for a whole cluster: processes on any host get the lock in the order of their
+requests.
 
-When the lock is lost while COMMAND runs, COMMAND is ended, and goversed exits with 123.
+If COMMAND ends by itself, goversed exits with the exit code of COMMAND. If the lock is lost while
+COMMAND runs, goversed ends COMMAND and exits with 123.
 ` + guardedHelp + `
-Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for the lock; 123 the
-lock was lost, 124 another held it (--nonblock, --timeout), 125 goversed failed, was refused or
-got no answer of etcd in time, 126 COMMAND cannot be run, 127 it is not there, 2 the command line
-is wrong.`,
+Exit codes: that of COMMAND, or 128 + n if signal n ended COMMAND or the wait for the lock.
+123 the lock was lost, 124 another process held the lock (--nonblock, --timeout), 125 goversed
+failed, or etcd refused it or did not answer in time, 126 COMMAND cannot be run, 127 COMMAND does
+not exist, 2 the command line is wrong.`,
 		Example: `  goversed lock migrate --etcd 127.0.0.1:2379 -- ./migrate-database
-  GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host does it, or it failed"
+  GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host runs it, or it failed"
   goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,
 		DisableFlagsInUseLine: true,
 		Args:                  requireCommand(1),
@@ -55,12 +56,12 @@ is wrong.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.VarP(&timeout, "timeout", "w", "how long to wait for the lock; 30 is 30s (default: forever; with --nonblock 5s "+
-		"for etcd to answer)")
+	fs.VarP(&timeout, "timeout", "w", "longest wait for the lock; 30 means 30s (default: no limit; with "+
+		"--nonblock, 5s for etcd to answer)")
 	fs.Lookup("timeout").DefValue = ""
-	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: give up if another holds the lock")
-	fs.BoolVarP(&shared, "shared", "s", false, "share the lock with others who share it")
-	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code where another held the lock")
+	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: exit if another process holds the lock")
+	fs.BoolVarP(&shared, "shared", "s", false, "hold the lock together with other shared holders")
+	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code if another process held the lock")
 	f.register(cmd, "warn")
 	return reportMissingDash(cmd, 1)
 }

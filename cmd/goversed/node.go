@@ -15,6 +15,12 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
+// Usage texts of flags that several commands have.
+const (
+	ttlUsage      = "TTL of a node's session in etcd, in whole seconds: the others wait that long for a node that vanished"
+	logLevelUsage = "lowest level to log: trace, debug, info, warn, error or off"
+)
+
 // nodeFlags holds the flags of goversed node as given.
 type nodeFlags struct {
 	etcd                      etcdFlags
@@ -41,17 +47,20 @@ func newNode(env func(string) (string, bool)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Run a node until SIGTERM or SIGINT",
-		Long: `Run a node: it joins the cluster under --prefix in etcd, queues for leadership, serves
-gRPC (health and reflection) at --listen and its status as JSON at --http.
+		Long: `Run a node. It joins the cluster under --prefix in etcd, queues for leadership, serves gRPC
+(health and reflection) at --listen, and serves its status as JSON at --http.
 
-Without --etcd it starts an etcd of its own that keeps its data in --data-dir, and that
-further nodes join by their --etcd. With --etcd-cluster that is one member of a cluster of
-three or five which as many processes embed, on machines of their own: start all of them, in any
-order; a new cluster begins once all are there. The cluster serves while more than half of
-them run; goversed etcd replaces one whose machine has lost its data.
+Without --etcd the node starts an embedded etcd, which stores its data in --data-dir. Other nodes
+join the cluster with the address of that etcd as their --etcd.
 
-SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once. Certificates
-and passwords are read again when their files change, and at SIGHUP.`,
+With --etcd-cluster the embedded etcd is one member of an etcd cluster. Run three or five such
+nodes, each on its own machine, and start them in any order. A new etcd cluster serves once all of
+them run, and from then on while more than half of them run. If a machine loses its data, replace
+its member with goversed etcd replace.
+
+The first SIGTERM or SIGINT stops the node gracefully: it hands over its leadership and its shards,
+and leaves the cluster. A second one stops it immediately. Files of certificates and passwords are
+read again when they change, and at SIGHUP.`,
 		Example: `  goversed node
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
   goversed node --etcd-name a --etcd-cluster a=http://10.0.0.1:2380,b=http://10.0.0.2:2380,c=http://10.0.0.3:2380 \
@@ -65,35 +74,36 @@ and passwords are read again when their files change, and at SIGHUP.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free one")
-	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: "+
-		"--listen)")
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free port")
+	fs.StringVar(&f.advertise, "advertise", "", "`host:port` at which others reach this node; it identifies the "+
+		"node (default: --listen)")
 	fs.StringVar(&f.http, "http", "127.0.0.1:48001",
-		"`host:port` for the status API; port 0 picks a free one, none serves none")
+		"`host:port` for the status API; port 0 picks a free port, \"none\" turns the API off")
 	f.api.register(fs)
 	f.tls.register(fs)
-	f.etcd.register(fs, "", etcdUsage+" (default: start an embedded etcd, at "+defaultEtcd+")")
+	f.etcd.register(fs, "", etcdUsage+" (default: an embedded etcd, see --etcd-listen)")
 	f.embedded.register(fs)
-	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
-	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
-	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest "+
-		"address) or none")
+	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, ttlUsage)
+	fs.BoolVar(&f.observer, "observer", false, "register this node, but never queue it for leadership")
+	fs.StringVar(&f.fallback, "fallback", "name", "leader while the election itself does not work: name (the "+
+		"node with the smallest address) or none")
 	fs.StringVar(&f.crashDetection, "crash-detection", "on",
-		"on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
-	fs.IntVar(&f.crash.Watchers, "crash-watchers", suspicion.DefaultWatchers, "how many other nodes each node watches")
+		"on: remove other nodes as soon as their processes are gone; off: wait until their leases expire")
+	fs.IntVar(&f.crash.Watchers, "crash-watchers", suspicion.DefaultWatchers,
+		"number of other nodes that each node watches")
 	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", suspicion.DefaultGracePeriod,
-		"how long a node that is taken for dead has to answer")
+		"time that a suspected node has to answer before it is removed")
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", suspicion.DefaultConfirmations,
-		"how many refused connections in a row are taken for a death")
+		"number of refused connections in a row after which a node is suspected")
 	f.shards.register(fs)
-	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
+	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` that the other nodes see; can be repeated")
 	fs.Lookup("label").DefValue = "" // the help would show []
-	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
-	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is forever, which "+
-		"is the default with --etcd-cluster")
-	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")
-	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
-	fs.BoolVar(&f.logJSON, "log-json", false, "log as JSON, a line each")
+	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards, relative to the weights of the others")
+	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "limit for the start; 0 means no limit, which is "+
+		"the default with --etcd-cluster")
+	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "limit for a graceful stop; 0 means no limit")
+	fs.StringVar(&f.logLevel, "log-level", "info", logLevelUsage)
+	fs.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON, one object per line")
 	return cmd
 }
 
@@ -122,7 +132,7 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	embedded := f.etcd.address == ""
 	var without []string
-	reason := "is of the embedded etcd, which --etcd replaces: leave one of them out"
+	reason := "configures the embedded etcd, which --etcd replaces: leave one of them out"
 	switch {
 	case !embedded:
 		without = embeddedNames()

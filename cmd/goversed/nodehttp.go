@@ -15,15 +15,15 @@ type nodeHTTPFlags struct {
 }
 
 func (f *nodeHTTPFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.cert, "http-cert", "", "PEM `file` with the certificate of --http; with it, the status API is HTTPS; "+
+	fs.StringVar(&f.cert, "http-cert", "", "PEM `file` with the certificate of the status API, which then uses HTTPS; "+
 		"read again when it changes")
 	fs.StringVar(&f.key, "http-key", "", "PEM `file` with the key of that certificate")
-	fs.StringVar(&f.clientCA, "http-client-ca", "", "PEM `file` with the authorities of clients that may make admin "+
-		"calls over HTTPS")
-	fs.StringSliceVar(&f.clients, "admin-client", nil, "`name` in the certificate of a client that may; can be repeated "+
-		"(default: every one of --http-client-ca)")
-	fs.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with bearer tokens that admin calls may have, one a line; "+
-		"read again at each call; or one token as "+daemon.AdminTokenVariable)
+	fs.StringVar(&f.clientCA, "http-client-ca", "", "PEM `file` with the certificate authorities of clients that may "+
+		"make admin calls over HTTPS")
+	fs.StringSliceVar(&f.clients, "admin-client", nil, "`name` in the certificate of a client that may make admin "+
+		"calls; can be repeated (default: every certificate of --http-client-ca)")
+	fs.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with the bearer tokens that authorize admin calls, one "+
+		"per line; read again at each call; or put a single token into "+daemon.AdminTokenVariable)
 }
 
 func (f *nodeHTTPFlags) tlsConfig() mtls.Config {

@@ -10,11 +10,10 @@ import (
 type nodeTLSFlags struct{ cert, key, ca string }
 
 func (f *nodeTLSFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.cert, "node-cert", "", "PEM `file` with the certificate to show to nodes and their callers; with it, "+
-		"gRPC is mutual TLS; read again when it changes")
+	fs.StringVar(&f.cert, "node-cert", "", "PEM `file` with this process's certificate for gRPC, which then uses mutual "+
+		"TLS; read again when it changes")
 	fs.StringVar(&f.key, "node-key", "", "PEM `file` with the key of that certificate")
-	fs.StringVar(&f.ca, "node-ca", "", "PEM `file` with the authorities that sign the certificates of nodes "+
-		"and of their callers")
+	fs.StringVar(&f.ca, "node-ca", "", "PEM `file` with the certificate authorities of nodes and of their callers")
 }
 
 func (f *nodeTLSFlags) tlsConfig() mtls.Config {

@@ -29,18 +29,19 @@ type plannerFlags struct {
 func (f *shardFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none")
 	fs.IntVar(&f.shards, "shards", shard.DefaultCount,
-		"how many shards the cluster has; the same for all its nodes, forever")
+		"number of shards in the cluster; the same for all its nodes; it cannot change later")
 	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second,
-		"how long calls in a shard that is handed over may go on")
+		"limit for the calls that still run in a shard when it moves to another node")
 	fs.IntVar(&f.moves, "shard-moves-per-minute", 0,
-		"how many shards may move a minute only to rebalance the load (default twice --shards)")
+		"limit for the shards that move per minute to rebalance the load (default: twice --shards)")
 	f.planner.register(fs)
 }
 
 func (f *plannerFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.window, "shard-window", time.Second,
-		"how long the nodes must have been the same before shards move to rebalance the load")
-	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are assigned at all")
+		"time without a change of nodes after which shards move to rebalance the load")
+	fs.IntVar(&f.minMembers, "shard-min-members", 1,
+		"number of nodes that must be registered before any shard is assigned")
 	fs.StringToStringVar(&f.exclude, "shard-exclude", nil,
 		"`key=value`: nodes with this label get no shards; can be repeated")
 	fs.Lookup("shard-exclude").DefValue = "" // the help would show []

@@ -67,7 +67,8 @@ func (c Config) Validate() error {
 	case c.For < 0:
 		return configError("--for is %v: use a duration like 30s, or leave it out to run until Ctrl-C", c.For)
 	case c.KillEvery < 0:
-		return configError("--kill-leader-every is %v: use a duration like 5s, or leave it out to kill nobody", c.KillEvery)
+		return configError("--kill-leader-every is %v: use a duration like 5s, or leave it out to kill no process",
+			c.KillEvery)
 	case len(c.Command) == 0 || c.Stdout == nil:
 		return configError("Command and Stdout are needed: set both")
 	}
