@@ -30,17 +30,19 @@ func newDoctor() *cobra.Command {
 	f := &doctorFlags{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is wrong with etcd, its access control, or the cluster",
-		Long: `Look at etcd and the cluster as a node would, with the flags that the nodes have, and say
-what is wrong and what to do: which endpoint does not answer and why, whether etcd has a quorum,
-alarms, space, a version without known faults, and is fast enough for --ttl; what etcd denies the
-user; whether the prefix is the one that is meant, what lies there that nobody can read, who
-leads, whether each node answers at its address, and whose lease is left behind.
+		Short: "Find problems with etcd, its access control, or the cluster",
+		Long: `Check etcd and the cluster as a node would, and report each problem with its remedy. Give the
+same flags as for the nodes. doctor checks
 
-Each finding is a line: ok, note, warning (it works, and will not when something else fails) or
-problem. Run it where a node runs: what is reached from there is what counts. It changes nothing
-that stays: leases of its own are revoked, and one key of its own below PREFIX/nodes-doctor/ is
-deleted.
+  endpoints       which do not answer, and why
+  etcd            its quorum, alarms, space, known faults of its version, and its speed for --ttl
+  access control  the rights that etcd denies to the user
+  prefix          whether it is the intended one, and has values that no node can read
+  cluster         its leader, whether each node answers at its address, and leases left behind
+
+Each finding is one line: ok, note, warning (it works until something else fails too) or problem.
+Run doctor on a machine of a node: it checks connections only from where it runs. It leaves nothing
+behind: it revokes its own leases, and deletes its only key, which is below PREFIX/nodes-doctor/.
 
 Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 		Example: `  goversed doctor --etcd a:2379,b:2379,c:2379 --ttl 10s
@@ -52,13 +54,13 @@ Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 	fs.SortFlags = false
 	f.etcd.register(fs, defaultEtcd, etcdUsage)
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "the --ttl of the nodes")
-	fs.StringVar(&f.program, "for", string(access.Node), "whose rights at etcd are tried: node, election, exec, lock or "+
-		"operator")
+	fs.StringVar(&f.program, "for", string(access.Node), "program to check the rights in etcd for: node, election, exec, "+
+		"lock or operator")
 	f.nodes.register(fs)
-	fs.StringVar(&f.httpCA, "http-ca", "", "PEM `file` with the authorities of the nodes' --http-cert (default: those of "+
-		"this machine)")
-	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "how long all of it may take")
-	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	fs.StringVar(&f.httpCA, "http-ca", "", "PEM `file` with the certificate authorities of the nodes' --http-cert "+
+		"(default: those of this machine)")
+	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "limit for all checks together")
+	fs.StringVarP(&f.output, "output", "o", "text", outputUsage)
 	return cmd
 }
 

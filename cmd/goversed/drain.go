@@ -22,16 +22,18 @@ func newDrain() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "drain ADDRESS | drain --self",
-		Short: "Empty a node of its shards before maintenance",
-		Long: `Ask the node at ADDRESS to give its shards up, and wait until others have all of them
-and it has released the last one. It then gets none until goversed drain --undo, or until
-it starts again: also if this command is interrupted or runs out of time. ADDRESS is the
-node's own, as goversed nodes shows it. With --self it is the node on this host: the one
-that goversed node would be with the same --advertise and --listen, or their variables.
+		Short: "Move all shards off a node before maintenance",
+		Long: `Ask the node at ADDRESS to release its shards, and wait until other nodes have all of them and
+the node has released the last one. Then it gets no shards until goversed drain --undo, or until it
+starts again. That also holds if this command is interrupted or runs out of time.
 
-The node goes on running and stays a member. If it leads it leads on: goversed resign
-hands that over, and a node that stops hands over both by itself. Refused is what would
-never end: where no other node can take the shards, or nobody leads.`,
+ADDRESS is the node's own address, as goversed nodes shows it. --self stands for the node on this
+host: the address that goversed node would have with the same --advertise and --listen, or their
+variables.
+
+The node keeps running and remains a member. If it leads, it continues to lead; goversed resign
+hands leadership over. A node that stops hands over its shards and its leadership by itself. The
+command is refused if it would never end: no other node can take the shards, or no node leads.`,
 		Example: `  goversed drain 127.0.0.1:47002
   goversed drain --undo 127.0.0.1:47002
   goversed drain 127.0.0.1:47002 --timeout 10m && ssh host2 reboot
@@ -44,7 +46,7 @@ never end: where no other node can take the shards, or nobody leads.`,
 		case given && address == "":
 			return nil, errors.New("ADDRESS is empty: give that of a node; goversed nodes shows them")
 		case given && self:
-			return nil, fmt.Errorf("--self is the node on this host, and %s another one, or the same: give one of the two",
+			return nil, fmt.Errorf("--self already names the node on this host: give --self or the ADDRESS %s, not both",
 				address)
 		case self:
 			address = cmp.Or(advertise, listen)
@@ -64,9 +66,9 @@ never end: where no other node can take the shards, or nobody leads.`,
 		}, nil
 	})
 	fs := cmd.Flags()
-	fs.BoolVar(&undo, "undo", false, "end the drain: the node may have shards again")
+	fs.BoolVar(&undo, "undo", false, "end the drain, so that the node gets shards again")
 	fs.BoolVar(&self, "self", false, "drain the node on this host")
-	fs.StringVar(&listen, "listen", "127.0.0.1:47001", "with --self: the `host:port` that goversed node has here")
+	fs.StringVar(&listen, "listen", "127.0.0.1:47001", "with --self: the `host:port` at which the node listens")
 	fs.StringVar(&advertise, "advertise", "", "with --self: the `host:port` that it advertises (default: --listen)")
 	return cmd
 }

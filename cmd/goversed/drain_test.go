@@ -66,7 +66,7 @@ func TestDrainCommand(t *testing.T) {
 	require.Equal(t, operator.Drained{Address: first, Incarnation: d.Incarnation, Draining: true, Changed: true,
 		Released: 4, Seconds: d.Seconds, Leader: true}, d)
 	requireOneLine(t, runGoversed(t, env, "drain"), cli.ExitUsage, "which node?", "ADDRESS", "--self")
-	requireOneLine(t, runGoversed(t, env, "drain", "--self", second), cli.ExitUsage, "one of the two")
+	requireOneLine(t, runGoversed(t, env, "drain", "--self", second), cli.ExitUsage, "give --self or the ADDRESS")
 	require.Contains(t, ask("drain", "--self"), "it leads on: goversed resign hands that over")
 	delete(env, "GOVERSE_ADVERTISE")
 	require.Contains(t, ask("drain", "--self", "--undo"), second+" was not draining")

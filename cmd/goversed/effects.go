@@ -17,17 +17,20 @@ func newEffects() *cobra.Command {
 	cmd := newEffectsList(&cobra.Command{
 		Use:   "effects",
 		Short: "List the effects that run at most once, or resolve one",
-		Long: `List the effects that run at most once (Cluster.Once) and how they stand: running, unknown,
-done or failed, by whose attempt, and since when by that one's clock. What was done or failed is
-forgotten after the nodes' OnceRetention. Unknown is what an attempt left open that has ended or
-lost its session: goversed effects resolve says what is true.
+		Long: `List the effects, which are functions that run at most once in the cluster (Cluster.Once). Each
+has a state: running, unknown, done or failed. The list also names the process of the last
+attempt, and the time of the state by that process's clock. Effects that are done or failed are
+deleted after the nodes' OnceRetention.
+
+An effect is unknown if its attempt ended or lost its session before it stored the outcome. Record
+the outcome with goversed effects resolve.
 ` + listHelp,
 		Example: `  goversed effects --unknown
   goversed effects list --limit 100 --after mail/42
   goversed effects -o json | jq -r '.items[] | select(.state == "failed") | .name'
   goversed effects resolve mail/42 1234 --done`,
 	})
-	cmd.AddCommand(newEffectsList(&cobra.Command{Use: "list", Short: "List the effects, as goversed effects does",
+	cmd.AddCommand(newEffectsList(&cobra.Command{Use: "list", Short: "List the effects; the same as goversed effects",
 		Long: cmd.Long, Example: cmd.Example}), newEffectsShow(), newEffectsResolve())
 	return cmd
 }
@@ -40,7 +43,7 @@ func newEffectsList(base *cobra.Command) *cobra.Command {
 			return o.Effects(ctx, timeout, q, unknown)
 		}}
 	cmd := kind.newList(base)
-	cmd.Flags().BoolVar(&unknown, "unknown", false, "only those whose outcome is unknown")
+	cmd.Flags().BoolVar(&unknown, "unknown", false, "list only effects with an unknown outcome")
 	return cmd
 }
 
@@ -48,7 +51,7 @@ func newEffectsShow() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show how one effect stands, and what it returned",
+		Short:   "Show the state of one effect, and the value that it returned",
 		Example: "  goversed effects show mail/42\n  goversed effects show mail/42 -o json | jq -r .result | base64 -d",
 		Args:    requireEffectArgs("NAME"),
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
@@ -69,14 +72,14 @@ func newEffectsResolve() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "resolve NAME TOKEN (--done | --failed)",
-		Short: "Say whether an effect took place whose outcome is unknown",
-		Long: `Say what is true of the effect NAME, whose outcome is unknown: --done, it took place and is not
-to be run again; or --failed, it did not, and the next one to try it runs it again. Look first
-where the effect should have taken place: goversed does not know, and believes what is said here.
+		Short: "Record whether an effect with an unknown outcome took place",
+		Long: `Record the outcome of the effect NAME, which is unknown. With --done the effect took place, and
+does not run again. With --failed it did not take place, and the next attempt runs it again. Check
+first whether it took place: goversed does not know that, and relies on your answer.
 
-TOKEN is that of the attempt that was looked into, as goversed effects shows it. Nothing is written
-if another attempt has been made meanwhile, or somebody else has resolved it; an attempt that
-runs, with a session that lives, is refused.`,
+TOKEN is the token of the attempt that you checked, as goversed effects shows it. Nothing is
+written if there was another attempt meanwhile, or if the effect was resolved meanwhile. The
+command is refused while the attempt still runs and has a valid session.`,
 		Example: `  goversed effects resolve mail/42 1234 --done --result 'message 7'
   goversed effects resolve mail/42 1234 --failed`,
 		Args: requireEffectArgs("NAME", "TOKEN"),
@@ -88,11 +91,11 @@ runs, with a session that lives, is refused.`,
 		token, err := strconv.ParseInt(cmd.Flags().Arg(1), 10, 64)
 		switch {
 		case err != nil || token < 1:
-			return nil, fmt.Errorf("TOKEN %q: give that of the attempt, as goversed effects shows it", cmd.Flags().Arg(1))
+			return nil, fmt.Errorf("TOKEN %q: give the token of the attempt, as goversed effects shows it", cmd.Flags().Arg(1))
 		case done == failed:
-			return nil, errors.New("say what is true: either --done or --failed")
+			return nil, errors.New("give the outcome: either --done or --failed")
 		case failed && cmd.Flags().Changed("result"):
-			return nil, errors.New("--result is of an effect that took place: give it with --done")
+			return nil, errors.New("--result is only for an effect that took place: give it with --done")
 		case len(result) > once.MaxValue:
 			return nil, fmt.Errorf("--result has %d bytes: give %d at most", len(result), once.MaxValue)
 		}
@@ -102,8 +105,8 @@ runs, with a session that lives, is refused.`,
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&done, "done", false, "the effect took place")
-	fs.BoolVar(&failed, "failed", false, "it did not, and may be run again")
-	fs.StringVar(&result, "result", "", "with --done: the `text` that the effect returned, for those who ask")
+	fs.BoolVar(&failed, "failed", false, "the effect did not take place, and may run again")
+	fs.StringVar(&result, "result", "", "with --done: the `text` that the effect returned, for later callers")
 	return cmd
 }
 

@@ -15,9 +15,10 @@ func newElections() *cobra.Command {
 		show: operator.PrintElections}
 	cmd := kind.newList(&cobra.Command{
 		Use:   "elections",
-		Short: "List the named elections, or move one",
-		Long: `List the named elections that have candidates: the leader, by which token, and the next in
-the queue. The cluster's own election is not among them: goversed status shows that one.
+		Short: "List the named elections, or hand one over",
+		Long: `List the named elections that have candidates, each with its leader, the leader's token, and the
+next candidate in the queue. The cluster's own election is not in the list: goversed status shows
+it.
 ` + listHelp,
 		Example: `  goversed elections
   goversed elections list --name-prefix billing/
@@ -31,10 +32,11 @@ the queue. The cluster's own election is not among them: goversed status shows t
 func newElectionsTransfer() *cobra.Command {
 	return newElectionsAsk(&cobra.Command{
 		Use:   "transfer NAME TO",
-		Short: "Hand a named election over to a candidate",
-		Long: `Ask for the election NAME to be led by the candidate at the address TO, and wait until it
-is: those who wait before it let it pass, then the leader gives way. goversed elections
-shows names and addresses. Refused where another candidate has a higher priority.`,
+		Short: "Transfer the leadership of a named election to a candidate",
+		Long: `Ask for a transfer of the election NAME to the candidate at the address TO, and wait until that
+one leads. The candidates ahead of it move to the tail of the queue, and then the leader resigns.
+goversed elections shows names and addresses. The command is refused if another candidate has a
+higher priority.`,
 		Example: "  goversed elections transfer outbox 127.0.0.1:47002",
 	}, func(ctx context.Context, o *operator.Operator, timeout time.Duration, args []string) (operator.Outcome, error) {
 		return o.TransferElection(ctx, timeout, args[0], args[1])
@@ -44,10 +46,10 @@ shows names and addresses. Refused where another candidate has a higher priority
 func newElectionsResign() *cobra.Command {
 	return newElectionsAsk(&cobra.Command{
 		Use:   "resign NAME",
-		Short: "Ask the leader of a named election to give way to the next",
-		Long: `Ask the leader of the election NAME to give way, and wait until somebody leads under a new
-token: one that is alone follows itself, and one that is preferred leads again a few
-seconds later.`,
+		Short: "Ask the leader of a named election to resign",
+		Long: `Ask the leader of the election NAME to resign, and wait until a candidate leads with a new
+token. If there is no other candidate, the same one leads again. If the former leader has the
+highest priority, it takes the leadership back a few seconds later.`,
 		Example: "  goversed elections resign outbox",
 	}, func(ctx context.Context, o *operator.Operator, timeout time.Duration, args []string) (operator.Outcome, error) {
 		return o.ResignElection(ctx, timeout, args[0])

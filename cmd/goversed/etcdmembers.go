@@ -34,9 +34,9 @@ func newEtcd() *cobra.Command {
 func newEtcdMembers() *cobra.Command {
 	cmd := newOperator(&cobra.Command{
 		Use:   "members",
-		Short: "List the members of etcd, and what each is doing",
-		Long: `List the members of etcd's own cluster by name, and ask each at its client URLs what it is
-doing: leader, follower, learner (without a vote yet), not started (added, and not there
+		Short: "List the members of etcd with their states",
+		Long: `List the members of etcd's own cluster by name, and ask each at its client URLs for its state:
+leader, follower, learner (it has no vote yet), not started (it was added, but has not started
 yet), or no answer.`,
 		Example: "  goversed etcd members --etcd 10.0.0.1:2379\n" +
 			"  goversed etcd members -o json | jq '.items[] | [.name, .state]'",
@@ -54,12 +54,15 @@ func newEtcdReplace() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "replace NAME",
-		Short: "Replace a member of etcd whose data is lost, while the others serve",
-		Long: `Remove the member NAME of etcd, which must not answer any more, add one in its place as a
-learner, wait until that has started and caught up, and give it its vote. Give --etcd the
-addresses of the others. Start goversed node for NAME with an empty --data-dir before or after, on
-the same machine or, with --peer, on another. Interrupted anywhere, the same command goes on.
-Refused, and nothing is changed, while the member answers, or if too few others do.`,
+		Short: "Replace a member of etcd that has lost its data, while the others serve",
+		Long: `Replace the member NAME of etcd, which has lost its data. The command removes the old member, adds
+a new one as a learner, waits until that has started and caught up, and then gives it a vote. Give
+the addresses of the other members as --etcd.
+
+Start goversed node for NAME with an empty --data-dir, before or after this command. Start it on the
+same machine, or on another one with --peer. If the command is interrupted, run it again: it
+continues. It is refused, without any change, while the old member still answers or too few of the
+others do.`,
 		Example: `  goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379
   goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379 --peer http://10.0.0.4:2380`,
 		Args: requireArgs("goversed etcd members shows the names", "one member at a time", "NAME"),
@@ -81,7 +84,7 @@ Refused, and nothing is changed, while the member answers, or if too few others 
 			return operator.PrintReplaced(out, done, json)
 		}, nil
 	})
-	cmd.Flags().Lookup("prefix").Usage = "where in etcd it is noted how far the replacement is"
+	cmd.Flags().Lookup("prefix").Usage = "prefix of the key in etcd that stores the progress of the replacement"
 	cmd.Flags().StringVar(&peer, "peer", "", "`URL` at which the other members reach the new one (default: that of "+
 		"the old one)")
 	return cmd

@@ -19,13 +19,13 @@ func newEvents() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "events",
-		Short: "Show what happened: leaders, nodes, shards, sessions",
-		Long: `Show the cluster's event log, oldest first: who was elected and why a leader was lost, which nodes
-joined, left or were removed, when shards were moved, and when nobody led. Times are by the clock
-of the node that recorded the event. With -o json it is an object a line.
+		Short: "Show the event log: leaders, nodes, shards, sessions",
+		Long: `Show the cluster's event log, oldest first. It has the elections and losses of leaders, the times
+without a leader, the nodes that joined, left or were removed, and the moves of shards. Times are
+by the clock of the node that recorded the event. With -o json each line is an object.
 
-The nodes keep the newest thousand events, for a week. With --follow an etcd that does not answer is
-waited for, and the standard error says so.`,
+The nodes keep the newest thousand events for a week. With --follow the command waits for etcd if
+that does not answer, and reports it on standard error.`,
 		Example: `  goversed events --since 1h
   goversed events --since 2026-11-24T08:00:00Z
   goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,
@@ -42,17 +42,17 @@ waited for, and the standard error says so.`,
 				return operator.PrintEvent(out, e, json)
 			})
 			if err == nil && skipped > 0 {
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d values below %s/events/ are no events, and were passed over\n",
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d values below %s/events/ are not events and were skipped\n",
 					skipped, f.etcd.prefix)
 			}
 			return err
 		}, nil
 	})
 	fs := cmd.Flags()
-	fs.StringVar(&since, "since", "", "only what happened since: a `duration` back from now, like 1h30m, or a time like "+
-		"2026-11-24T08:00:00Z")
-	fs.IntVar(&limit, "limit", 0, "only the newest `n`; 0 is all")
-	fs.BoolVarP(&follow, "follow", "f", false, "go on with what happens from now, until interrupted")
+	fs.StringVar(&since, "since", "", "show only events since then: a `duration` before now, like 1h30m, or a time "+
+		"like 2026-11-24T08:00:00Z")
+	fs.IntVar(&limit, "limit", 0, "show only the newest `n` events; 0 means all")
+	fs.BoolVarP(&follow, "follow", "f", false, "continue with new events until interrupted")
 	return cmd
 }
 

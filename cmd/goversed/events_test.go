@@ -71,7 +71,7 @@ func TestEventsCommand(t *testing.T) {
 	require.NoError(t, err)
 	r = runGoversed(t, env, "events")
 	require.Equal(t, cli.ExitOK, r.code)
-	require.Equal(t, "1 values below /goverse/events/ are no events, and were passed over\n", r.stderr)
+	require.Equal(t, "1 values below /goverse/events/ are not events and were skipped\n", r.stderr)
 
 	requireOneLine(t, runGoversed(t, env, "events", "--since", "yesterday"), cli.ExitUsage,
 		`--since "yesterday": give how `+

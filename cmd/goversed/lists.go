@@ -46,25 +46,27 @@ func (k listedKind[T]) newList(base *cobra.Command) *cobra.Command {
 		}), nil
 	})
 	fs := cmd.Flags()
-	fs.StringVar(&q.NamePrefix, "name-prefix", "", "only names that begin with this `text`")
-	fs.IntVar(&q.Limit, "limit", 1000, "how many at most; 0 is all")
-	fs.StringVar(&q.After, "after", "", "go on behind this `name`, which a list that was cut short shows")
+	fs.Lookup("timeout").Usage = "limit for the whole list; without this flag, the default limits each request to etcd"
+	fs.StringVar(&q.NamePrefix, "name-prefix", "", "list only names that begin with this `text`")
+	fs.IntVar(&q.Limit, "limit", 1000, "limit for the number of entries; 0 means all")
+	fs.StringVar(&q.After, "after", "", "continue after this `name`, which an incomplete list shows at its end")
 	return cmd
 }
 
 // newListVerb returns the verb list below parent, which has the same flags and help.
 func (k listedKind[T]) newListVerb(parent *cobra.Command) *cobra.Command {
-	return k.newList(&cobra.Command{Use: "list", Short: "List the " + k.noun + "s, as goversed " + k.noun + "s does",
+	return k.newList(&cobra.Command{Use: "list", Short: "List the " + k.noun + "s; the same as goversed " + k.noun + "s",
 		Long: parent.Long, Example: parent.Example})
 }
 
 // listHelp is the part of the help that all lists share.
 const listHelp = `
-The list takes as long as etcd needs for it, unless --timeout is given: what was found until then is
-shown, and where to go on. With -o json it is {"items": [...], "more": false}; a list that was cut
-short has "more": true and, as "next", the name for --after.
+Without --timeout the command waits for the whole list, as long as etcd needs. With --timeout it
+shows the entries read until then, and where to continue. With -o json the list is
+{"items": [...], "more": false}. An incomplete list has "more": true, and "next" has the name to
+give as --after.
 
-A name that could be mistaken is quoted; a NAME that begins with " is read as it is shown here.`
+A name that could be misread is shown in quotes. A NAME that begins with " is read as a quoted name.`
 
 // parseName parses the name of a kind of things, plain or quoted as the commands show it. What names the argument in
 // errors.
@@ -86,7 +88,8 @@ func parseWord(what, s, shower string) (string, error) {
 	}
 	word, err := strconv.Unquote(s)
 	if err != nil {
-		return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as %s shows it", what, s, shower)
+		return "", fmt.Errorf("%s %s: a word that begins with a quotation mark must be quoted as %s shows it", what, s,
+			shower)
 	}
 	return word, nil
 }

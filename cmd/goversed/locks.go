@@ -10,12 +10,13 @@ func newLocks() *cobra.Command {
 	kind := listedKind[operator.NamedLock]{noun: "lock", read: (*operator.Operator).Locks, show: operator.PrintLocks}
 	cmd := kind.newList(&cobra.Command{
 		Use:   "locks",
-		Short: "List the locks that are held: by which node, and how many wait",
-		Long: `List the locks that are held or waited for, those of goversed lock and of programs that link
-Goverse: the holders, each with its fencing token, and how many callers wait. etcd keeps no
-time of acquisition; of two tokens, the larger one was granted later.
+		Short: "List the locks with their holders and the number of waiting callers",
+		Long: `List the locks that are held or waited for, each with its holders, their fencing tokens, and the
+number of waiting callers. The list has the locks of goversed lock and of programs that link
+Goverse. etcd does not store when a lock was granted, but of two tokens the larger one was granted
+later.
 
-goversed lock NAME runs a command while holding one.
+goversed lock NAME runs a command while it holds a lock.
 ` + listHelp,
 		Example: `  goversed locks
   goversed locks --name-prefix backup/ --limit 20

@@ -23,15 +23,15 @@ func newObjects() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "objects [KEY]",
-		Short: "Show how many objects are on which node, or where one key lives",
-		Long: `Show how many objects of each service are active on each node, how many calls wait for
-them, and how many have run there; or, with a KEY, which node owns it, and what the objects
-with that key do. The nodes and the owner are read from etcd; then each node is asked at its
-address, over TLS if --node-cert and its like are given. One that has not answered after 2s
-is listed as such, with exit code 0.
+		Short: "Count the objects on each node, or show the owner of a key",
+		Long: `Without KEY, show for each service and node how many objects are active, how many calls wait for
+them, and how many calls have run. With KEY, show the node that owns it, and the state of the
+objects with that key. The nodes and the owner are read from etcd. Then each node is asked at its
+address, over TLS if --node-cert, --node-key and --node-ca are given. A node that does not answer
+within 2s is listed as such, and the exit code is still 0.
 
-A key that could be mistaken is quoted; a KEY that begins with " is read as it is shown here,
-so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands after --.`,
+A key that could be misread is shown in quotes. A KEY that begins with " is read as a quoted key, so
+it can have any bytes: '"\x00\xff"'. Write -- before a KEY that begins with a dash.`,
 		Example: `  goversed objects
   goversed objects alice
   goversed objects --node-cert me.pem --node-key me-key.pem --node-ca ca.pem

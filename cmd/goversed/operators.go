@@ -17,6 +17,9 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
+// outputUsage is the help of --output.
+const outputUsage = "format of the output: text or json"
+
 // operatorFlags holds the flags that all operator commands share.
 type operatorFlags struct {
 	etcd       etcdFlags
@@ -35,8 +38,8 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.etcd.register(fs, defaultEtcd, etcdUsage)
-	fs.DurationVar(&f.timeout, "timeout", timeout, "how long to wait for etcd and for the outcome")
-	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	fs.DurationVar(&f.timeout, "timeout", timeout, "longest wait for etcd and for the outcome")
+	fs.StringVarP(&f.output, "output", "o", "text", outputUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, release, err := f.config(cmd)
 		if err != nil {
@@ -145,10 +148,10 @@ func showDetails(show func(out io.Writer, d operator.Details, json bool) error) 
 func newStatus() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "status",
-		Short: "Show leader, queue and nodes",
-		Long: `Show who leads and by which token, who waits in the queue, and the nodes with what they
-say of themselves, as etcd has it at one revision. Exit code 0 also when nobody leads; that of
-goversed leader is 1 then.`,
+		Short: "Show the leader, the queue and the nodes",
+		Long: `Show the leader with its token, the queue of candidates, and the registered nodes with their
+records. Everything is from one revision of etcd. The exit code is 0 even if no node leads; use
+goversed leader for an exit code of 1 in that case.`,
 		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
 	}, 5*time.Second, showDetails(operator.PrintStatus))
 }
@@ -157,8 +160,8 @@ func newLeader() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "leader",
 		Short: "Print the leader's address",
-		Long: "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no " +
-			"leader.",
+		Long: "Print only the leader's address, or with -o json everything known about the leader. The exit code\n" +
+			"is 1 if no node leads.",
 		Example: `  goversed leader
   curl "$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
 	}, 5*time.Second, showDetails(operator.PrintLeader))
@@ -168,8 +171,8 @@ func newNodes() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "nodes",
 		Short: "List the registered nodes",
-		Long: `List the registered nodes by address: whether they lead, stand for election or only follow,
-their place in the queue, and what they say of themselves.`,
+		Long: `List the registered nodes by address: the state of each node in the election, its place in the
+queue, and its record with host, HTTP address and version.`,
 		Example: "  goversed nodes\n  goversed nodes -o json | jq -r '.items[].address'",
 	}, 5*time.Second, showDetails(operator.PrintNodes))
 }
@@ -177,9 +180,10 @@ their place in the queue, and what they say of themselves.`,
 func newWatch() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "watch",
-		Short: "Print a line at every change of leader, queue or nodes",
-		Long: `Print a line, or with -o json an object, for the cluster as it is and at every change
-of leader, queue or nodes, until interrupted. --timeout bounds the first answer only.`,
+		Short: "Print a line at every change of the leader, the queue or the nodes",
+		Long: `Print the leader, the queue and the nodes, and print them again at every change, until
+interrupted. Each time that is one line, or one object with -o json. --timeout limits only the
+wait for the first answer.`,
 		Example: "  goversed watch\n  goversed watch -o json | jq -c '[.leader_id, .token]'",
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
@@ -191,9 +195,9 @@ of leader, queue or nodes, until interrupted. --timeout bounds the first answer 
 func newResign() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "resign",
-		Short: "Ask the leader to give way to the next in the queue",
-		Long: `Ask the leader to give way, and wait until the next in the queue leads. The old leader
-queues again at the tail; one that is alone follows itself, with a new token.`,
+		Short: "Ask the leader to resign",
+		Long: `Ask the leader to resign, and wait until the next node in the queue leads. The former leader
+queues again at the tail. If no other node is queued, it leads again, with a new token.`,
 		Example: "  goversed resign\n  goversed resign --timeout 30s -o json",
 	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		return showResult(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
@@ -206,9 +210,9 @@ func newTransfer() *cobra.Command {
 	var to string
 	cmd := newOperator(&cobra.Command{
 		Use:   "transfer --to ADDRESS",
-		Short: "Hand the leadership over to a node",
-		Long: `Ask for the leadership to go to the node at --to, and wait until it leads. The address
-is the node's own, as goversed nodes shows it.`,
+		Short: "Transfer leadership to a node",
+		Long: `Ask for a transfer of leadership to the node at --to, and wait until that node leads. Give the
+node's own address, as goversed nodes shows it.`,
 		Example: "  goversed transfer --to 127.0.0.1:47002",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if to == "" && len(args) == 1 { // the syntax of goversed elections transfer
@@ -224,6 +228,6 @@ is the node's own, as goversed nodes shows it.`,
 			return o.Transfer(ctx, f.timeout, to)
 		}, operator.PrintOutcome), nil
 	})
-	cmd.Flags().StringVar(&to, "to", "", "`address` of the node to lead")
+	cmd.Flags().StringVar(&to, "to", "", "`address` of the node that takes over leadership")
 	return cmd
 }

@@ -28,14 +28,15 @@ func newProbe() *cobra.Command {
 	var self selfFlags
 	cmd := &cobra.Command{
 		Use:   "probe URL | probe --self [PATH]",
-		Short: "Ask a URL, or the node on this host, once: exit code 0 if the answer is 2xx",
-		Long: `Ask a URL once, and exit with 0 if the answer's status is 2xx, else with 1: a health check
-for where there is no curl, such as an image with nothing else in it. Proxies of the environment
-are not used, and redirects are not followed: they are no 2xx.
+		Short: "Check a URL or the node on this host: exit code 0 if the answer is 2xx",
+		Long: `Send one request to URL, and exit with 0 if the status of the answer is 2xx, otherwise with 1. This
+is a health check for places without curl, such as an image that has only goversed. probe does not
+use the proxies of the environment. It does not follow redirects, so they fail the check.
 
-With --self it asks the node on this host, by the same --http and --http-cert, variables or --config
-file: at /livez, or at PATH. The certificate must be the node's own, whatever names it has. Where
-the node has --http none, the check is whether --listen takes connections.`,
+With --self it asks the node on this host, with the same --http and --http-cert as the node, from
+flags, variables or a --config file. It asks /livez, or PATH. The server must show the certificate
+in --http-cert; the names in that do not matter. If --http is none, probe only checks that --listen
+accepts connections.`,
 		Example: `  goversed probe http://127.0.0.1:48001/readyz
   goversed probe --cacert /etc/goverse/ca.pem https://host1:48001/readyz
   goversed probe --self
@@ -60,9 +61,9 @@ the node has --http none, the check is whether --listen takes connections.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	self.register(fs)
-	fs.StringVar(&caCert, "cacert", "", "PEM `file` with the authorities that may have signed the server's "+
-		"certificate (default: those of this machine)")
-	fs.DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
+	fs.StringVar(&caCert, "cacert", "", "PEM `file` with the certificate authorities of the server "+
+		"(default: those of this machine)")
+	fs.DurationVar(&timeout, "timeout", 2*time.Second, "longest wait for the answer")
 	return cmd
 }
 

@@ -23,10 +23,10 @@ type selfFlags struct {
 }
 
 func (f *selfFlags) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.self, "self", false, "ask the node on this host, at /livez or another PATH")
-	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "with --self: the `host:port` of its status API, or none")
-	fs.StringVar(&f.cert, "http-cert", "", "with --self: PEM `file` with the certificate of its status API")
-	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "with --self and --http none: the `host:port` of its gRPC")
+	fs.BoolVar(&f.self, "self", false, "check the node on this host, at /livez or PATH")
+	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "with --self: the `host:port` of the node's status API, or \"none\"")
+	fs.StringVar(&f.cert, "http-cert", "", "with --self: PEM `file` with the certificate of the node's status API")
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "with --self and --http none: the `host:port` of the node's gRPC")
 }
 
 var (

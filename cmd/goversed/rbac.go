@@ -23,14 +23,15 @@ func newRBAC() *cobra.Command {
 	f := &rbacFlags{}
 	cmd := &cobra.Command{
 		Use:   "rbac",
-		Short: "Print the least rights at etcd that a program needs",
-		Long: `Print, as a script of etcdctl commands, a role for etcd's access control with the least
-rights that a program needs, and a user that has it. It asks nobody: an administrator of etcd
-runs the script, once. goversed doctor then finds what is denied.
+		Short: "Print the rights that a program needs in etcd",
+		Long: `Print a script of etcdctl commands that creates a role and a user for etcd's access control. The
+role has only the rights that the program needs. goversed rbac does not connect to etcd: an
+administrator of etcd runs the script, once. Afterwards goversed doctor finds rights that are
+missing.
 
---for says whose rights: those of a node (the default), of a program that takes part in the
-cluster's election only, of goversed exec or lock, or of an operator, who runs goversed status,
-transfer, drain, elections, locks and effects.`,
+--for selects the program: node is the default, election is a program that takes part only in the
+cluster's election, exec and lock are the commands of goversed, and operator is for the other
+commands, such as goversed status, transfer, drain, elections, locks and effects.`,
 		Example: `  goversed rbac
   goversed rbac --prefix /orders --user orders --password-file password | ETCDCTL_USER=root:secret sh -e
   goversed rbac --for lock --role nightly --user nightly`,
@@ -44,10 +45,12 @@ transfer, drain, elections, locks and effects.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
-	fs.StringVar(&f.program, "for", string(access.Node), "whose rights: node, election, exec, lock or operator")
-	fs.StringVar(&f.role, "role", "", "name of the role (default: the user's, or goverse, and what --for says)")
-	fs.StringVar(&f.user, "user", "goverse", "name of the user; none makes none")
+	fs.StringVar(&f.prefix, "prefix", "/goverse", prefixUsage)
+	fs.StringVar(&f.program, "for", string(access.Node),
+		"program that needs the rights: node, election, exec, lock or operator")
+	fs.StringVar(&f.role, "role", "", "name of the role (default: the user's name, or goverse without a user, "+
+		"then a dash and the program)")
+	fs.StringVar(&f.user, "user", "goverse", "name of the user; \"none\" creates no user")
 	fs.StringVar(&f.passwordFile, "password-file", "", "`file` from which the script reads the user's password (default: "+
 		"etcdctl asks for it)")
 	return cmd

@@ -21,37 +21,37 @@ var flaglessVariables = []string{daemon.AdminTokenVariable, "GOVERSE_KEY", "GOVE
 func newRoot(env func(string) (string, bool), names ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "goversed",
-		Short: "A node of a Goverse cluster, and the tool to look at one",
-		Long: `goversed runs a node of a Goverse cluster: a process that always knows which node
-leads, queues for leadership, and hands it over when it stops. The nodes meet in etcd,
-yours or one that goversed embeds.
+		Short: "Run a node of a Goverse cluster, or inspect and control the cluster",
+		Long: `goversed runs a node of a Goverse cluster. A node registers in etcd, always knows which node
+leads, queues for leadership, and hands leadership over when it stops. goversed also inspects
+and controls a cluster from outside. etcd is your own, or one that goversed embeds.
 
-Every flag can also be given as an environment variable, shown in brackets behind it, or in
-a file that --config names: YAML with a flag: value in each line, read once at the start. A flag
-of other commands has no effect there, so one file can serve all. The command line wins over the
-environment, and that over the file.
+Each flag has an environment variable, shown in brackets behind it. Flags can also be in the YAML
+file that --config names: it has one "flag: value" per line and is read once, at the start. Flags
+of other commands are ignored there, so one file can serve all commands. The command line
+overrides the environment, and the environment overrides the file.
 
-With -o json a list is {"items": [...], "more": false}; watch and events write an object a line.
-Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
-		Example: `  # a first node, with its own etcd at 127.0.0.1:2379 that keeps data in ./goverse-data
+With -o json a list is {"items": [...], "more": false}; watch and events print one object per line.
+Exit codes: 0 success, 1 failure, 2 the command line is wrong. exec and lock have more of them.`,
+		Example: `  # start a first node, with an embedded etcd at 127.0.0.1:2379 that stores data in ./goverse-data
   goversed node
 
-  # two more that join it
+  # start two more nodes that join it
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47003 --http 127.0.0.1:48003
 
-  # who leads, and hand it over
+  # show the leader, and transfer leadership
   goversed status
   goversed transfer --to 127.0.0.1:47002
 
-  # who owns which shards, and what would move if a node left
+  # show the owners of the shards, and preview the moves if a node left
   goversed shards
   goversed shards plan --without 127.0.0.1:47002
 
-  # what happened in the last hour, and from now on
+  # show the events of the last hour, and then new ones
   goversed events --since 1h --follow
 
-  # how many objects are on which node, and what one of them does
+  # count the objects on each node, and show the state of one
   goversed objects
   goversed objects alice
 
@@ -60,14 +60,14 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
   goversed locks
 
-  # empty a node of its shards before maintenance
+  # move all shards off a node before maintenance
   goversed drain 127.0.0.1:47002
 
-  # flags from a file, and completion of addresses and names in bash
+  # read flags from a file, and complete addresses and names in bash
   goversed node --config /etc/goverse/goversed.yaml
   source <(goversed completion bash)
 
-  # what is wrong, and what rights a node needs at etcd
+  # find problems, and print the rights that a node needs in etcd
   goversed doctor
   goversed rbac`,
 		Version:       version(),
@@ -91,8 +91,8 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 			return cli.ApplyFile(cmd)
 		},
 	}
-	root.PersistentFlags().String(cli.ConfigFlag, "", "YAML `file` with flags, as in etcd: 127.0.0.1:2379; read once at "+
-		"the start")
+	root.PersistentFlags().String(cli.ConfigFlag, "", "YAML `file` with flags, for example etcd: 127.0.0.1:2379; "+
+		"read once, at the start")
 	root.SetVersionTemplate(versionLine()) // it contains no template syntax
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
@@ -184,7 +184,7 @@ func unknownCommandError(root *cobra.Command, name string) error {
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
-		Short: "Help about any command",
+		Short: "Show the help of a command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			switch {

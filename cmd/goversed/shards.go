@@ -20,10 +20,10 @@ import (
 func newShards() *cobra.Command {
 	cmd := newOperator(&cobra.Command{
 		Use:   "shards",
-		Short: "Show who owns which shards, and which are on their way",
-		Long: `Show who owns which shards, how even that is, and the moves in the shard map: who lets
-go of what for whom. A move that is done stays in the map until the next plan. Long lists
-of ranges are cut short; -o json has all of them.`,
+		Short: "Show the owners of the shards, and the moves",
+		Long: `Show the owner of each shard, the balance between the owners, and the moves in the shard map with
+their former and new owners. A completed move stays in the map until the next plan. Long lists of
+ranges are cut short; -o json has all of them.`,
 		Example: `  goversed shards
   goversed shards -o json | jq '.owners[] | [.address, .count]'
   goversed shards plan --without 127.0.0.1:47002`,
@@ -42,14 +42,14 @@ func newShardsPlan() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
 		Use:   "plan",
-		Short: "Show which shards would move, and why, before they do",
-		Long: `Show what the leader's planner would do from now on, as a dry run: nothing is written.
-Shards are assigned where their owner is gone, drained off nodes that leave or get none, and
-rebalanced for an even load. --without and --with suppose that nodes leave and join.
+		Short: "Preview which shards would move, and why",
+		Long: `Show the moves that the leader's planner would make from now on. This is a dry run: nothing is
+written. The planner assigns shards without an owner, drains nodes that leave or get no shards, and
+rebalances the load. --without and --with add nodes that leave and join to the preview.
 
-The planner goes by its own settings, which are not in etcd: where nodes were started with
-other --shard-window, --shard-min-members or --shard-exclude than the defaults, give the
-same here. The bound of --shard-moves-per-minute is left out: what moves is shown, not how fast.`,
+The planner's settings are not in etcd. If the nodes have other values than the defaults for
+--shard-window, --shard-min-members or --shard-exclude, give the same values here. The preview
+ignores --shard-moves-per-minute: it shows the moves, not their pace.`,
 		Example: `  goversed shards plan
   goversed shards plan --without 127.0.0.1:47002
   goversed shards plan --with 10.0.0.4:47001 --with 10.0.0.5:47001=2 -o json
@@ -73,8 +73,8 @@ same here. The bound of --shard-moves-per-minute is left out: what moves is show
 		}, operator.PrintPreview), nil
 	})
 	fs := cmd.Flags()
-	fs.StringSliceVar(&without, "without", nil, "`address` of a node that is supposed to leave; can be repeated")
-	fs.StringSliceVar(&with, "with", nil, "`address[=weight]` of a node that is supposed to join; can be repeated")
+	fs.StringSliceVar(&without, "without", nil, "`address` of a node that leaves in the preview; can be repeated")
+	fs.StringSliceVar(&with, "with", nil, "`address[=weight]` of a node that joins in the preview; can be repeated")
 	planner.register(fs)
 	return cmd
 }

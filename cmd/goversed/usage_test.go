@@ -91,7 +91,7 @@ func TestBadCommandLines(t *testing.T) {
 		"events --name-prefix a":      "unknown flag: --name-prefix: it is a flag of other commands, such as goversed ef",
 
 		"objects alice bob":                      `unexpected argument "bob": one key at a time`,
-		`objects "alice`:                         `KEY "alice: what begins with a quotation mark is to be quoted`,
+		`objects "alice`:                         `KEY "alice: a word that begins with a quotation mark must be quoted`,
 		`objects ""`:                             "KEY has 0 bytes: give 1 to 1024, or leave it out",
 		"objects --timeout 0":                    "--timeout 0s: give more than 0",
 		"doctor --timeout 0":                     "--timeout 0s: give more than 0",

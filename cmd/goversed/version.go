@@ -40,7 +40,7 @@ func newVersion() *cobra.Command {
 			return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("--output %q: give text or json", output))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", outputUsage)
 	return cmd
 }
 
