@@ -45,7 +45,7 @@ var (
 	_ list[*cluster.Events, event.Query, event.Event]                         = (*cluster.Events).List
 
 	_ = []io.Closer{(*cluster.Election)(nil), (*client.Client)(nil), (*mtls.Certificates)(nil), (*fault.Relay)(nil),
-		(*fault.Process)(nil), (*embedetcd.Server)(nil), (*embedetcd.Cluster)(nil), (*node.Node)(nil)}
+		(*embedetcd.Server)(nil), (*embedetcd.Cluster)(nil), (*node.Node)(nil)}
 	_ interface {
 		Close(ctx context.Context) error
 	} = (*cluster.Candidate)(nil) // waits for the term's functions
