@@ -70,7 +70,7 @@ func TestManyCallersGetTheirOwnReplies(t *testing.T) {
 				wg.Go(func() {
 					call := to(make([]byte, 64))
 					for i := range 100 {
-						binary.LittleEndian.PutUint64(call.Request, uint64(caller<<32|i))
+						binary.LittleEndian.PutUint64(call.Request, uint64(caller)<<32|uint64(i))
 						reply, err := p.Call(ctx, s.address, call)
 						if err != nil || !bytes.Equal(reply.Response, call.Request) {
 							t.Errorf("caller %d: %v, %v", caller, reply, err)
