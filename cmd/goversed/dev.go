@@ -26,9 +26,9 @@ func newDev() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole cluster on this machine, to try Goverse out",
 		Long: `Run an embedded etcd and some nodes on this machine, and show the events of the cluster: as a live
-table in a terminal, otherwise as one line per event. Each node is a process of its own. All of
-them listen on free ports of 127.0.0.1. The etcd listens at the default of --etcd if that port is
-free, so other commands find it without flags.
+table in a terminal, otherwise as one line per event. Each node is a process of its own and listens
+on free ports of 127.0.0.1. The etcd listens at the default of --etcd, where other commands find it
+without flags. If that port is in use, it listens on another one.
 
 Lines in a terminal are colored unless NO_COLOR is set. The nodes' warnings go to standard error. If
 that is the same terminal, they are shown only with --verbose, or after a failure.

@@ -34,7 +34,11 @@ func TestCommandReference(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(written+generatedBelow+"\n"+text), 0o644)) //nolint:gosec // public
 		return
 	}
-	require.Equal(t, text, strings.TrimPrefix(generated, "\n"), "%s is not current", file)
+	want, is := strings.Split("\n"+text, "\n## "), strings.Split(generated, "\n## ")
+	for i := range min(len(want), len(is)) { // one command at a time, because the whole page is too long for a message
+		require.Equal(t, want[i], is[i], "%s is not current", file)
+	}
+	require.Equal(t, len(want), len(is), "%s is not current: it has other commands", file)
 }
 
 // commandReference returns the help of all commands that users can see, each below a heading with the command.
