@@ -156,7 +156,7 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	require.Contains(t, []string{oldest.Address, c.Node(0).Address()}, degraded.RecordedBy)
 	alone.Store(false)
 	c.AddNode()
-	recovered, events := eventLog(t, c.Node(1).Cluster(), "somebody leads again", func(e event.Event) bool {
+	recovered, events := eventLog(t, c.Node(1).Cluster(), "there is a leader again", func(e event.Event) bool {
 		return e.Type == event.ClusterRecovered
 	})
 	require.GreaterOrEqual(t, recovered.Seconds, 1.0)

@@ -26,7 +26,7 @@ type problemKind struct {
 // Kinds of problems. Errors of no kind are about:blank and say no more than their status.
 var (
 	notRunningKind = problemKind{"not-running", "The node is no part of its cluster", http.StatusServiceUnavailable, true}
-	noLeaderKind   = problemKind{"no-leader", "Nobody leads", http.StatusServiceUnavailable, true}
+	noLeaderKind   = problemKind{"no-leader", "No leader", http.StatusServiceUnavailable, true}
 	noShardMapKind = problemKind{"no-shard-map", "There is no shard map", http.StatusServiceUnavailable, true}
 	etcdFailedKind = problemKind{"etcd", "etcd did not do what was asked", http.StatusServiceUnavailable, true}
 	busyKind       = problemKind{"busy", "Too many requests at a time", http.StatusServiceUnavailable, true}

@@ -180,7 +180,7 @@ func (le *LeaderElection) failureLine(denied bool) string {
 		text = "etcd denies this node's candidacy: grant WRITE on " + le.keys.Queue()
 	}
 	if le.cfg.Fallback {
-		then = "leadership goes by name only while nobody can be elected"
+		then = "leadership goes by name only while no node can be elected"
 	}
 	return text + "; " + then
 }

@@ -38,7 +38,7 @@ const OutcomeUnknown Reason = "outcome-unknown"
 
 var reasonTitles = map[Reason]string{
 	NotLeader:      "Not the leader",
-	NoLeader:       "Nobody leads",
+	NoLeader:       "No leader",
 	NotReady:       "The node is starting or has stopped",
 	HandingOver:    "The leadership is being handed over",
 	OutcomeUnknown: "It is not known whether the request was carried out",

@@ -40,13 +40,13 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 	case event.ClusterDegraded:
 		level, text, about = hclog.Warn, "this node knows of no leader", []any{"since", e.Time.Format(time.RFC3339Nano)}
 	case event.ClusterRecovered:
-		text, about = "somebody leads again", []any{"leader", e.Node, "token", e.Token, "leaderless",
+		text, about = "there is a leader again", []any{"leader", e.Node, "token", e.Token, "leaderless",
 			formatSeconds(e.Seconds)}
 	case event.FallbackEntered:
 		level, text, about = hclog.Warn, "the election does not work: a node leads by its name", []any{"leader", e.Node,
 			"token", e.Token}
 	case event.FallbackLeft:
-		text, about = "nobody leads by name any more", []any{"leader", e.Node, "token", e.Token}
+		text, about = "leadership by name has ended", []any{"leader", e.Node, "token", e.Token}
 	case event.NodeSilent:
 		level, text, about = hclog.Warn, "a node does not answer the nodes that watch it", append(about, "watcher", e.Peer,
 			"for", formatSeconds(e.Seconds))

@@ -8,7 +8,7 @@ var (
 	ErrKeyLost      = errors.New("its key in etcd is gone, and this process did not delete it")
 	ErrNotMember    = errors.New("no such member; the members are shown by: goversed nodes")
 	ErrNotCandidate = errors.New("it does not stand in the election")
-	ErrOutsider     = errors.New("a program that is no Goverse node leads, or stands before it, and lets nobody pass")
+	ErrOutsider     = errors.New("a program that is no Goverse node leads, or stands before it, and does not give way")
 	ErrPreferred    = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
 	ErrFallback     = errors.New("the cluster is in fallback, where the smallest address leads; " +
 		"repair the election first: goversed status shows why it fails")

@@ -77,11 +77,11 @@ func notNameRune(r rune) bool {
 func checkReachable(field, address string) error {
 	host, _, _ := net.SplitHostPort(address)
 	if host == "" {
-		return badAddress(field, address, "has no host, so nobody could reach this node: set AdvertiseAddress to this "+
+		return badAddress(field, address, "has no host, so no node could reach this one: set AdvertiseAddress to this "+
 			"machine's name and port")
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsUnspecified() {
-		return badAddress(field, address, "means every interface, so nobody could reach this node: set AdvertiseAddress "+
+		return badAddress(field, address, "means every interface, so no node could reach this one: set AdvertiseAddress "+
 			"to this machine's name and port")
 	}
 	return nil

@@ -55,7 +55,7 @@ func (a *dialAttempt) classifyError(ctx context.Context, err error) error {
 	}
 	if failed := a.dial.result(); failed != nil {
 		if errors.Is(failed, syscall.ECONNREFUSED) {
-			return fmt.Errorf("node: %w: nobody listens at %s: start a node there or check the address (%w)", ErrRefused,
+			return fmt.Errorf("node: %w: no process listens at %s: start a node there or check the address (%w)", ErrRefused,
 				a.address, failed)
 		}
 		err = failed

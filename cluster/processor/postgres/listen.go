@@ -26,7 +26,7 @@ func (s *Source) checkPrimary(ctx context.Context, conn *pgx.Conn) error {
 	var readOnly bool
 	err := conn.QueryRow(ctx, "select current_setting('transaction_read_only')::bool").Scan(&readOnly)
 	if err == nil && readOnly {
-		return errors.New("the server takes no writes, so nobody notifies there: it is a replica, or was the primary")
+		return errors.New("the server takes no writes, so no program notifies there: it is a replica, or was the primary")
 	}
 	return err
 }

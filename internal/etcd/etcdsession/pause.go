@@ -32,7 +32,7 @@ const (
 // errStarved is the reason for giving up a session that could not be confirmed.
 var errStarved = errors.New("this process stands still again and again, for more than " +
 	deadline.PauseLimit.String() + " each time, and etcd has elected another leader since it granted the lease: no " +
-	"answer of etcd's arrives in time to confirm the session, and nobody else can lead while it stands; give the " +
+	"answer of etcd's arrives in time to confirm the session, and no other node can lead while it stands; give the " +
 	"process more processor time")
 
 // leaseAtRisk reports whether etcd may revoke the lease before its time.

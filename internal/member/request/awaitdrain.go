@@ -18,7 +18,7 @@ var (
 	// ErrNoAnswer is returned when the node has not confirmed the request.
 	ErrNoAnswer = errors.New("the node did not answer")
 	// ErrUndone is returned when another request ended the drain.
-	ErrUndone = errors.New("somebody ended the drain meanwhile")
+	ErrUndone = errors.New("the drain was ended by another caller")
 )
 
 // DrainState is the progress of a request to drain a member, or to undo that.

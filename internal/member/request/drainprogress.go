@@ -53,8 +53,8 @@ func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainReques
 		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with "+
 			"goversed drain --undo", ErrRefused, address)
 	case s.Planner() == nil:
-		return nil, fmt.Errorf("%w: nobody leads, so nobody deals the shards of %s out anew: goversed status shows the "+
-			"queue", ErrRefused, address)
+		return nil, fmt.Errorf("%w: there is no leader, so no node distributes the shards of %s again: "+
+			"goversed status shows the queue", ErrRefused, address)
 	}
 	return w, nil
 }

@@ -40,9 +40,7 @@ func TestAddressThatRefuses(t *testing.T) {
 		diagnosis.CheckLeader)
 	c.Node(1).Refuse()
 	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckAddresses, diagnosis.Problem, c.Node(1).Address(),
-		"nobody "+
-			"listens",
-		"correct its --advertise")
+		"no process listens", "correct its --advertise")
 	c.Node(1).Accept()
 	requireAtMost(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases)
 }
@@ -60,7 +58,7 @@ func TestStaleLeaseAndAnotherInstance(t *testing.T) {
 	stale := []string{fmt.Sprintf("lease %x of the node %s", lease, gone.Address()), "etcdctl lease revoke"}
 	found := examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
-	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "nobody listens")
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "no process listens")
 
 	other, err := node.NewNode(node.Config{ListenAddress: gone.Address()})
 	require.NoError(t, err)
@@ -225,7 +223,7 @@ func TestNobodyStands(t *testing.T) {
 	}))
 	c.AddNode()
 	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckLeader, diagnosis.Warning,
-		"nobody leads: every node is an "+
+		"there is no leader: every node is an "+
 			"observer",
 		"without --observer")
 }

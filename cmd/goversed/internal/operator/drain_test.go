@@ -174,7 +174,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 	c.AddNode()
 	c.Eventually(func() bool { return on.Cluster().Shards().Held() == 4096 }, "it has its share")
 	off.Stop()
-	refused(on.Address(), ErrRefused, "nobody leads")
+	refused(on.Address(), ErrRefused, "there is no leader")
 	_, err := o.Undrain(testContext(t), patience, "127.0.0.1:1")
 	require.True(t, errors.Is(err, shardview.ErrUnknownNode))
 }

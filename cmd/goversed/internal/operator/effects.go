@@ -120,7 +120,7 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", quoteIfUnclear(name),
 			ErrNotConfirmed, err)
 	case errors.Is(err, once.ErrNotUnknown):
-		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", quoteIfUnclear(name), err)
+		return Effect{}, fmt.Errorf("effect %s was resolved by another caller meanwhile: %w", quoteIfUnclear(name), err)
 	case err != nil:
 		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.effectPrefixes())
 	}

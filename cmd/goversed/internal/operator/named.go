@@ -101,7 +101,7 @@ func (o *Operator) readNamedLeader(ctx context.Context, name string) (leaderelec
 		return err
 	})
 	if errors.Is(err, leaderelection.ErrNoLeader) {
-		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
+		err = fmt.Errorf("election %s: %w; goversed elections shows those that have a leader",
 			quoteIfUnclear(name), leaderelection.ErrNoLeader)
 	}
 	return e.Leader, err

@@ -59,7 +59,7 @@ func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
 		w.writeLine("error     %s", orDash(quoteUnlessPlain(e.Error)))
 		w.writeLine("\nThe next one to try it runs it again.")
 	case once.Unknown:
-		w.writeLine("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it "+
+		w.writeLine("\nThe attempt has left, and no node knows whether the effect took place. Look where it "+
 			"should\nhave, then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
 	}
 	return w.flush()

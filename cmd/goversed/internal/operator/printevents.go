@@ -58,7 +58,7 @@ func eventDetails(e event.Event) []string {
 
 // durationLabels labels the seconds of an event.
 var durationLabels = map[event.Type]string{
-	event.LeaderElected:    "nobody led for",
-	event.ClusterRecovered: "nobody led for",
+	event.LeaderElected:    "no leader for",
+	event.ClusterRecovered: "no leader for",
 	event.SessionLost:      "without a session for",
 }

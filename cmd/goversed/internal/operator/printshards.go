@@ -92,7 +92,7 @@ func describeReasons(s shardview.PlanStep) string {
 	for _, part := range []struct {
 		count int
 		why   string
-	}{{s.Assigned, "assigned (nobody alive has them)"}, {s.Drained, "drained (their owner leaves or gets none)"},
+	}{{s.Assigned, "assigned (no live node has them)"}, {s.Drained, "drained (their owner leaves or gets none)"},
 		{s.Rebalanced,
 			"rebalanced (for an even load)"}} {
 		if part.count > 0 {

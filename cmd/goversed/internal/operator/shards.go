@@ -47,7 +47,7 @@ func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 		return f, fmt.Errorf("--with: %w: give the address of one that is not there", err)
 	}
 	if err == nil && snap.Planner() == nil && len(suppose.Join) == 0 {
-		f.Steps, f.Remark = []shardview.PlanStep{}, "nobody leads: no shard moves until a node does"
+		f.Steps, f.Remark = []shardview.PlanStep{}, "there is no leader: no shard moves until a node leads"
 		for i, n := range f.Nodes {
 			f.Nodes[i].Then = n.Now
 		}

@@ -71,7 +71,7 @@ func TestPrintPreview(t *testing.T) {
 	require.Equal(t, `8 shards, map generation 3
 moves that are open, and left alone: 2
 
-at once: 4 assigned (nobody alive has them)
+at once: 4 assigned (no live node has them)
 WHY       FROM  TO   COUNT  SHARDS
 assigned  -     a:1  4      4-7
 
@@ -113,7 +113,7 @@ func TestNothingMovesWhereNobodyLeads(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, f.Steps)
 	require.Equal(t, []shardview.NodeLoad{{Address: c.Node(0).Address()}}, f.Nodes)
-	require.Equal(t, "nobody leads: no shard moves until a node does", f.Remark)
+	require.Equal(t, "there is no leader: no shard moves until a node leads", f.Remark)
 	f, err = o.DryRun(testContext(t), shardview.Settings{MinMembers: 1},
 		shardview.SupposedChange{Join: []shardview.Joiner{{Address: "a:1"}}})
 	require.NoError(t, err)

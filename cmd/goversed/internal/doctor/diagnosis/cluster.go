@@ -151,10 +151,10 @@ func diagnoseLeader(f Facts) []Finding {
 	case len(s.Members) == 0 && len(s.Queue) == 0:
 		return c.all
 	case l.Address == "" && len(s.Queue) == 0 && !standing:
-		c.add(Warning, "start a node without --observer", "nobody leads: every node is an observer")
+		c.add(Warning, "start a node without --observer", "there is no leader: every node is an observer")
 	case l.Address == "" && len(s.Queue) == 0:
 		c.add(Problem, "look for the reason in the logs of the nodes; etcd may deny them "+s.Keys.Queue(),
-			"nobody leads, and no node is queued")
+			"there is no leader, and no node is queued")
 	case l.Address == "" && s.Acting != nil:
 		c.add(Note, "look again in some seconds", "leadership goes from fallback (%s) back to the election", s.Acting.Address)
 	}

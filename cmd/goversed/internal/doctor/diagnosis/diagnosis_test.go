@@ -214,7 +214,7 @@ func TestEachRule(t *testing.T) {
 		"no trust": {alter: func(f *Facts) { f.Nodes[0].HTTP.Failed, f.Nodes[0].HTTP.Untrusted = "x509", true },
 			check: CheckHTTP, severity: Note, says: "h:1 has a certificate that is not trusted here: x509"},
 		"status everywhere": {alter: func(f *Facts) { f.Nodes[0].HTTP.Address = "0.0.0.0:48001" },
-			check: CheckHTTP, severity: Warning, says: "0.0.0.0:48001, which means another machine to everybody"},
+			check: CheckHTTP, severity: Warning, says: "0.0.0.0:48001, which means another machine to every other host"},
 		"no status": {alter: func(f *Facts) { f.Nodes[0].HTTP.Failed = "refused" },
 			check: CheckHTTP, severity: Note, says: "h:1 does not answer from here: refused"},
 		"another TTL": {alter: func(f *Facts) { f.TTL = 9 * testSecond },

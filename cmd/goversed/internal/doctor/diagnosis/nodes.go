@@ -33,7 +33,7 @@ func diagnoseAddresses(f Facts) []Finding {
 				registered)
 		case Refused:
 			c.add(Problem, "start the node again, or correct its --advertise: if it runs, the others take it for dead and "+
-				"cannot call it", "nobody listens at the address of the node %s", n.Address)
+				"cannot call it", "no process listens at the address of the node %s", n.Address)
 		case NotNode:
 			c.add(Problem, "correct its --advertise", "what answers at the address of the node %s is no node%s", n.Address,
 				detail)
@@ -74,7 +74,7 @@ func diagnoseStatus(f Facts) []Finding {
 				"not trusted here: %s", n.Address, n.HTTP.Address, n.HTTP.Failed)
 		case namesAnyInterface(n.HTTP.Address):
 			c.add(Warning, "give its --http (or Config.HTTPAddress) a host that others reach", "the node %s says that its "+
-				"HTTP is at %s, which means another machine to everybody: nobody can be sent there, as by leaderonly",
+				"HTTP is at %s, which means another machine to every other host: no caller can be sent there, as by leaderonly",
 				n.Address, n.HTTP.Address)
 		case n.HTTP.Failed != "":
 			c.add(Note, "give an --http that is reached from where it is wanted; nodes do not need it", "the status of the "+
@@ -141,7 +141,8 @@ func addSilentNodes(f Facts, c *findings) {
 		}
 		what, follows := "the node", "calls of its objects wait, and its shards and locks stay with it"
 		if leader.Member && leader.Lease == m.Lease {
-			what, follows = "the leader,", "it may stand still: until it goes on or its lease ends nobody leads in its place"
+			what, follows = "the leader,", "it may stand still: until it goes on or its lease ends no other node leads "+
+				"in its place"
 		}
 		c.add(Problem, "look whether its process is stopped, swaps or lacks processor time, and at the network; if it does "+
 			"not go on, end it: another node takes over at once",
