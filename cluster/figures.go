@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram/samples"
 	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
@@ -112,10 +114,10 @@ func (c *Cluster) askFigures(ctx context.Context, p *nodeParts, address string, 
 	}
 	req := &objectspb.DescribeRequest{Prefix: c.cfg.EtcdPrefix, Figures: true, SamplesAfter: samplesAfter(after)}
 	resp, err := objectspb.NewObjectsClient(conn).Describe(ctx, req, grpc.MaxCallRecvMsgSize(maxFiguresBytes))
-	switch {
-	case ctx.Err() != nil:
+	switch code := status.Code(err); {
+	case ctx.Err() != nil, code == codes.DeadlineExceeded, code == codes.Canceled: // the node may notice the time first
 		return failed("no answer in time")
-	case status.Code(err) == codes.Unimplemented, err == nil && len(resp.GetFigures()) == 0:
+	case code == codes.Unimplemented, err == nil && len(resp.GetFigures()) == 0:
 		return failed("it runs a version without figures")
 	case err != nil:
 		return failed(logtext.OneLine(errors.New(status.Convert(err).Message())))
@@ -125,7 +127,19 @@ func (c *Cluster) askFigures(ctx context.Context, p *nodeParts, address string, 
 		return failed("its answer cannot be read: " + logtext.OneLine(err))
 	}
 	f.Address, f.Error = address, "" // whatever it says of itself
+	f.limit()
 	return f
+}
+
+// limit shortens the lists and texts that a node sends too long.
+func (f *Figures) limit() {
+	f.Services = f.Services[:min(len(f.Services), maxFiguresList)]
+	f.Processors = f.Processors[:min(len(f.Processors), maxFiguresList)]
+	for i, p := range f.Processors {
+		f.Processors[i].LastError = p.LastError[:min(len(p.LastError), maxFiguresText)]
+	}
+	f.Busy = f.Busy[:min(len(f.Busy), samples.MaxBusy)]
+	f.Samples = f.Samples[max(0, len(f.Samples)-samples.Limit):]
 }
 
 // samplesAfter returns the time of a request in milliseconds since 1970, 0 for no samples.
@@ -149,15 +163,12 @@ func (c *Cluster) describeFigures(ctx context.Context, p *nodeParts, req *object
 func (c *Cluster) ownFigures(ctx context.Context, p *nodeParts, after time.Time) Figures {
 	f := Figures{Address: c.node.AdvertiseAddress()}
 	reported := c.history.processors(ctx)
-	for _, s := range reported[:min(len(reported), maxFiguresList)] {
-		s.LastError = s.LastError[:min(len(s.LastError), maxFiguresText)]
-		f.Processors = append(f.Processors, s)
-	}
+	f.Processors = slices.Clone(reported)
 	now, services := c.readFigures(p, reported)
 	c.history.mu.Lock()
 	defer c.history.mu.Unlock()
 	rates := c.history.past.ServiceRates(now)
-	for _, s := range services[:min(len(services), maxFiguresList)] {
+	for _, s := range services {
 		calls := countCalls(s)
 		f.Services = append(f.Services, ServiceFigures{Name: s.Name, Active: s.Active, Waiting: s.Waiting,
 			Calls: calls.Ended, Failed: calls.Failed, Panics: s.Panics, CallsPerSecond: rates[s.Name].Calls,
@@ -169,5 +180,6 @@ func (c *Cluster) ownFigures(ctx context.Context, p *nodeParts, after time.Time)
 	if !after.IsZero() {
 		f.Samples = c.history.past.After(after)
 	}
+	f.limit()
 	return f
 }

@@ -1,45 +1,37 @@
 package cluster
 
 import (
-	"context"
-	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/histogram/samples"
 )
 
-func (h *history) reportBy(report func() []processor.Status) { h.report.Store(&report) }
-
-// A list of processors that does not return holds nothing up, is not called again meanwhile, and counts again later.
-func TestReportedProcessorsHang(t *testing.T) {
-	t.Parallel()
-	var h history
-	require.Empty(t, h.processors(t.Context()), "none are reported")
-	called, release := make(chan struct{}, 10), make(chan struct{})
-	h.reportBy(func() []processor.Status {
-		called <- struct{}{}
-		<-release
-		return []processor.Status{{Name: "mails"}}
-	})
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.Empty(t, h.processors(ended))
-	<-called
-	require.Empty(t, h.processors(t.Context()), "it does not return in time")
-	require.Empty(t, called)
-	close(release)
-	require.Eventually(t, func() bool { return len(h.processors(t.Context())) == 1 }, reportTimeout*10, reportTimeout/100)
+// Readings are due at multiples of the interval, also after a late one.
+func TestNextSample(t *testing.T) {
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]time.Duration{0: 20 * time.Second, 7 * time.Second: 13 * time.Second,
+		19_999 * time.Millisecond: time.Millisecond, 55 * time.Second: 5 * time.Second} {
+		require.Equal(t, want, untilNextSample(noon.Add(after)), "%v", after)
+	}
 }
 
-func TestReportedProcessorsFail(t *testing.T) {
-	t.Parallel()
-	var h history
-	h.reportBy(func() []processor.Status { panic("broken") })
-	require.Empty(t, h.processors(t.Context()))
-	h.reportBy(func() []processor.Status { runtime.Goexit(); return nil })
-	require.Empty(t, h.processors(t.Context()))
-	h.reportBy(nil)
-	require.Empty(t, h.processors(t.Context()))
+// A service has not failed if its caller made the mistake. A call that was never started has.
+func TestCountCalls(t *testing.T) {
+	require.Equal(t, samples.Calls{Ended: 17, Failed: 10}, countCalls(objects.ServiceStats{
+		Methods: []objects.MethodStats{{Calls: map[codes.Code]int64{codes.OK: 5, codes.NotFound: 4, codes.Internal: 3},
+			Refused: map[codes.Code]int64{codes.ResourceExhausted: 2}}, {Calls: map[codes.Code]int64{codes.Unavailable: 5}}}}))
+}
+
+// The lag is that of the processors that run here; it is unknown without any.
+func TestLag(t *testing.T) {
+	require.EqualValues(t, -1, lagOf(nil))
+	require.EqualValues(t, -1, lagOf([]processor.Status{{Leading: true, Lag: -1}, {Lag: 7}}))
+	require.EqualValues(t, 5, lagOf([]processor.Status{{Leading: true, Lag: 2}, {Leading: true, Lag: 3},
+		{Leading: true, Lag: -1}, {Lag: 7}}))
 }

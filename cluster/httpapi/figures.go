@@ -210,8 +210,8 @@ func addService(sums map[string]*serviceSum, s cluster.ServiceFigures) {
 	sum.of.Calls += s.Calls
 	sum.of.Failed += s.Failed
 	sum.of.Panics += s.Panics
-	sum.of.CallsPerSecond += s.CallsPerSecond
-	sum.of.FailedPerSecond += s.FailedPerSecond
+	sum.of.CallsPerSecond = samples.FiniteSum(sum.of.CallsPerSecond, s.CallsPerSecond)
+	sum.of.FailedPerSecond = samples.FiniteSum(sum.of.FailedPerSecond, s.FailedPerSecond)
 	sum.latency = addDurations(sum.latency, s.Latency)
 	sum.queued = addDurations(sum.queued, s.Queued)
 }

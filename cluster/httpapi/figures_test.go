@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"testing"
@@ -63,6 +64,43 @@ func TestFiguresAddUp(t *testing.T) {
 
 	st.Shards.Shards = 4
 	require.False(t, newFigures(st, all).Busy[0].Hot, "of four shards, one with most calls is nothing special")
+}
+
+// Whatever the nodes report, the answer is limited and can be encoded.
+func TestFiguresOfManyAreLimited(t *testing.T) {
+	t.Parallel()
+	var all []cluster.Figures
+	for n := range 10 {
+		f := cluster.Figures{Address: fmt.Sprintf("%d:1", n), Samples: []stats.Sample{{Seconds: math.MaxFloat64,
+			RenewalSeconds: math.MaxFloat64, LeaderlessSeconds: math.MaxFloat64, QueuedSeconds: math.MaxFloat64}}}
+		for i := range 200 {
+			f.Services = append(f.Services, cluster.ServiceFigures{Name: fmt.Sprintf("%d-%d", n*(i%2), i),
+				CallsPerSecond: math.MaxFloat64, FailedPerSecond: -math.MaxFloat64})
+			f.Processors = append(f.Processors, processor.Status{Name: "a"})
+			f.Busy = append(f.Busy, cluster.ShardFigures{Shard: i, TurnsPerSecond: math.MaxFloat64})
+		}
+		all = append(all, f)
+	}
+	got := newFigures(cluster.Status{}, all)
+	require.Len(t, got.Services, maxServices)
+	require.Len(t, got.Processors, maxProcessors)
+	require.Len(t, got.Busy, maxBusyShards)
+	_, err := json.Marshal(got)
+	require.NoError(t, err)
+}
+
+// All nodes are asked a few times a second at most, whatever the questions.
+func TestFiguresAreAskedForAtARate(t *testing.T) {
+	t.Parallel()
+	c, asked := newFiguresCache(), 0
+	began := time.Now()
+	for i := range 100 {
+		_, _ = c.get(t.Context(), fmt.Sprint(i), time.Minute, func(context.Context) (any, error) {
+			asked++
+			return nil, nil
+		})
+	}
+	require.LessOrEqual(t, asked, figuresPerSecond*(2+1+int(time.Since(began).Seconds())))
 }
 
 // Requests within one interval have one question, and none goes back further than an hour.

@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
@@ -221,6 +222,23 @@ func TestIdentityOfACrashedProcess(t *testing.T) {
 	_, err = client.Put(t.Context(), "/alone/nodes/crashed", record.Encode(), clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	takePart(t, client, "crashed")
+}
+
+// A process does not take part where the other members use a format that it does not read, and writes nothing.
+func TestNewerFormatKeepsAnElectionOut(t *testing.T) {
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	newer := state.Record{InstanceID: "x", ElectionOnly: true, Formats: format.Range{Oldest: 2, Newest: 2}}
+	_, err := client.Put(ctx, "/alone/nodes/newer", newer.Encode())
+	require.NoError(t, err)
+	_, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone", ID: "older"})
+	require.NoError(t, err)
+	err = runner.Start(ctx)
+	require.NoError(t, ctx.Err(), "it does not wait")
+	require.ErrorIs(t, err, leaderelection.ErrFormat)
+	require.ErrorContains(t, err, "by its member newer, has format 2")
+	resp, err := client.Get(ctx, "/alone/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, resp.Kvs, 1)
 }
 
 // A session that is lost is replaced, and the process queues again.

@@ -1,6 +1,7 @@
 package processor_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,9 +30,16 @@ func TestCheckpointsMixWithNewerReleases(t *testing.T) {
 	require.Equal(t, `{"format":1,"position":"7","token":3,"shard":"a"}`, stored("it"))
 	m, err = p.etcd.Advance(ctx, "it", m, to("8"))
 	require.NoError(t, err)
-	_, err = p.etcd.Advance(ctx, "it", m, to("9"))
+	m, err = p.etcd.Advance(ctx, "it", m, to("9"))
 	require.NoError(t, err)
 	require.Equal(t, `{"format":1,"position":"9","token":3,"shard":"a"}`, stored("it"))
+	_, err = p.etcd.Advance(ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: "9", Parked: []processor.Parked{{Position: "9"}}}, nil
+	})
+	require.NoError(t, err)
+	parked, err := client.Get(ctx, "/goverse/work/parked/it/9")
+	require.NoError(t, err)
+	require.Contains(t, string(parked.Kvs[0].Value), `{"format":1,"position":"9",`)
 	require.NoError(t, p.etcd.Rewind(ctx, "it", "1"))
 	require.NoError(t, p.etcd.Unfence(ctx, "it"))
 	require.Equal(t, `{"format":1,"position":"1","token":0,"shard":"a"}`, stored("it"))

@@ -48,6 +48,9 @@ func TestStore(t *testing.T) {
 	again := make(7)
 	again.Node = "other:1"
 	require.NoError(t, recordEvents(ctx, client, keys, []event.Event{again}))
+	stored, err := client.Get(ctx, keys.Event(all[0].ID))
+	require.NoError(t, err)
+	require.Contains(t, string(stored.Kvs[0].Value), `{"format":1,`)
 	got := list(t, client, keys, event.Query{})
 	require.Len(t, got, 100)
 	require.Equal(t, "a:1", got[6].Node, "it is recorded once, as it was first")
@@ -74,23 +77,23 @@ func TestStore(t *testing.T) {
 	require.Empty(t, list(t, client, keys, event.Query{After: newest.Events[0].Seq}))
 
 	for key, value := range map[string]string{"foreign": "{", "typeless": "{}",
-		"long": strings.Repeat("x", maxEventSize+1)} {
+		"newer": `{"format":2,"type":"node_joined"}`, "long": strings.Repeat("x", maxEventSize+1)} {
 		_, err := client.Put(ctx, keys.Event(key), value)
 		require.NoError(t, err)
 	}
 	log, err := List(ctx, client, keys, event.Query{})
 	require.NoError(t, err)
 	require.Len(t, log.Events, 100)
-	require.Equal(t, 3, log.Skipped)
+	require.Equal(t, 4, log.Skipped)
 	require.False(t, log.More)
 
 	require.NoError(t, pruneEvents(ctx, client, keys, 53, began))
-	require.Equal(t, all[50].ID, list(t, client, keys, event.Query{})[0].ID, "the three that are no events count, too")
+	require.Equal(t, all[51].ID, list(t, client, keys, event.Query{})[0].ID, "the four that are no events count, too")
 	require.NoError(t, pruneEvents(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
 	require.Equal(t, all[90].ID, list(t, client, keys, event.Query{})[0].ID)
 	resp, err := client.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
-	require.EqualValues(t, 13, resp.Count)
+	require.EqualValues(t, 14, resp.Count, "what cannot be read has no age")
 }
 
 // Recorded reasons of any length can be read back by the node that recorded them, by other nodes, and after a

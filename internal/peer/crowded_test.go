@@ -47,17 +47,35 @@ func TestStreamsOfTheNodesOwnServices(t *testing.T) {
 	}, 20*time.Second, time.Millisecond, "one has ended")
 }
 
+// ownService returns a service with one method, like Identify.
+func ownService(name string) *grpc.ServiceDesc {
+	handle := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		return &nodepb.IdentifyResponse{}, decode(&nodepb.IdentifyRequest{})
+	}
+	return &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Call", Handler: handle}}}
+}
+
 // If many requests of one connection are not received completely, the connection is refused further ones. Other
-// connections are not affected.
+// connections are not affected. That holds for all services of a node.
 func TestRequestsThatAreNotReceived(t *testing.T) {
 	t.Parallel()
-	n := started(t)
+	n := local(t)
+	n.Server().RegisterService(ownService("test.User"), nil)
+	require.NoError(t, n.Register(ownService("test.Cluster"), nil))
+	require.NoError(t, n.Start())
+	for _, method := range []string{nodepb.Node_Identify_FullMethodName, "/test.User/Call", "/test.Cluster/Call"} {
+		refuseUnreceived(t, n, method)
+	}
+}
+
+func refuseUnreceived(t *testing.T, n *Node, method string) {
 	one, another := dial(t, n), dial(t, n)
 	ctx, cancel := context.WithCancel(patient(t))
 	refused := make(chan error, 1)
 	var wg sync.WaitGroup
 	for range maxConcurrentReads + maxUnread + 1 {
-		stream, err := one.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, nodepb.Node_Identify_FullMethodName)
+		stream, err := one.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method)
 		require.NoError(t, err)
 		wg.Go(func() { // nothing is sent
 			if err := stream.RecvMsg(&nodepb.IdentifyResponse{}); ctx.Err() == nil {
@@ -65,17 +83,20 @@ func TestRequestsThatAreNotReceived(t *testing.T) {
 			}
 		})
 	}
-	err := <-refused
-	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
-	_, err = nodepb.NewNodeClient(another).Identify(patient(t), &nodepb.IdentifyRequest{})
-	require.NoError(t, err, "other connections have their own")
+	select {
+	case err := <-refused:
+		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	case <-ctx.Done():
+		require.Fail(t, "none is refused", method)
+	}
+	call := func(conn *grpc.ClientConn) error {
+		return conn.Invoke(patient(t), method, &nodepb.IdentifyRequest{}, &nodepb.IdentifyResponse{})
+	}
+	require.NoError(t, call(another), "other connections have their own")
 	cancel()
 	wg.Wait()
 	require.Empty(t, refused, "the others wait")
-	require.Eventually(t, func() bool {
-		_, err := nodepb.NewNodeClient(one).Identify(patient(t), &nodepb.IdentifyRequest{})
-		return err == nil
-	}, 20*time.Second, time.Millisecond, "they have ended")
+	require.Eventually(t, func() bool { return call(one) == nil }, 20*time.Second, time.Millisecond, "they have ended")
 }
 
 // Thousands of concurrent small calls are not refused. Only on a machine too busy to receive them quickly, some may be:

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 func TestDone(t *testing.T) {
@@ -57,6 +59,9 @@ func TestDecodeReportRefuses(t *testing.T) {
 		require.ErrorIs(t, err, ErrBadReport)
 		require.EqualError(t, err, "unreadable report of released shards: "+message)
 	}
+	_, err := DecodeReport([]byte(`{"format":2,"incarnation":7,"generation":12}`))
+	require.ErrorIs(t, err, ErrBadReport)
+	require.ErrorIs(t, err, format.ErrFormat)
 }
 
 func FuzzDecodeReport(f *testing.F) {

@@ -27,6 +27,8 @@ func TestClusterFormat(t *testing.T) {
 	require.Equal(t, ClusterFormat{1, s.Member("b:1")}, s.Format(), "one that publishes none reads the first")
 	s = membersThatRead(t, format.Range{Oldest: 1, Newest: 3}, format.Range{Oldest: 2, Newest: 2})
 	require.Equal(t, ClusterFormat{2, s.Member("b:1")}, s.Format())
+	s = membersThatRead(t, format.Range{Oldest: 1, Newest: 3}, format.Range{Oldest: 5, Newest: 2})
+	require.Equal(t, ClusterFormat{1, s.Member("b:1")}, s.Format(), "no range")
 }
 
 func TestCheckFormat(t *testing.T) {
@@ -61,5 +63,12 @@ func TestCheckFormatOfRecords(t *testing.T) {
 			_, tooNew := errors.AsType[*format.Error](s.Foreign[0].Err)
 			require.True(t, tooNew)
 		}
+	}
+}
+
+func TestRecordsStateTheirFormat(t *testing.T) {
+	for _, value := range []string{Record{}.Encode(), RequestRecord{}.Encode(), AccusationRecord{}.Encode(),
+		DrainRecord{}.Encode(), SilenceRecord{}.Encode()} {
+		require.Contains(t, value, `{"format":1,`)
 	}
 }

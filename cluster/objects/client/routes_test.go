@@ -37,13 +37,13 @@ type scripted struct {
 	busy    chan struct{} // receives for each call, which then gets no answer; nil: all calls are answered
 }
 
-func newScripted(t *testing.T) *scripted {
+func newScripted(t *testing.T, opts ...grpc.ServerOption) *scripted {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &scripted{address: l.Addr().String(), changed: make(chan struct{})}
 	s.links = link.NewServer(link.ServerConfig{Prefix: "/scripted", Handler: s})
-	server := grpc.NewServer()
+	server := grpc.NewServer(opts...)
 	objectspb.RegisterObjectsServer(server, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(l) })

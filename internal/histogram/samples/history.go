@@ -2,6 +2,7 @@ package samples
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -14,8 +15,8 @@ const (
 	Every = 20 * time.Second
 	// Limit limits the samples kept: those of an hour.
 	Limit = 180
-	// maxBusy limits the shards that Busy returns.
-	maxBusy = 8
+	// MaxBusy limits the shards that Busy returns.
+	MaxBusy = 8
 )
 
 // Reading holds a node's counters at one instant.
@@ -51,17 +52,22 @@ type History struct {
 }
 
 // Add adds the sample between the last reading and r. The first reading begins the first interval. A second
-// reading in an interval is left out.
+// reading in an interval is left out. If the clock was set back, Add drops the samples that are in the future now, and
+// r begins a new interval.
 func (h *History) Add(r Reading) {
-	if !h.begun {
-		h.ring, h.before, h.last, h.begun = NewRing[stats.Sample](Limit), r, r, true
-		return
+	switch order := slot(r.At).Compare(slot(h.last.At)); {
+	case !h.begun || order < 0:
+		past := h.ring.All()
+		*h = History{ring: NewRing[stats.Sample](Limit), before: r, last: r, begun: true}
+		for _, s := range past {
+			if !s.Time.After(slot(r.At)) {
+				h.ring.Add(s)
+			}
+		}
+	case order > 0:
+		h.ring.Add(Between(h.last, r))
+		h.before, h.last = h.last, r
 	}
-	if slot(r.At).Equal(slot(h.last.At)) {
-		return
-	}
-	h.ring.Add(Between(h.last, r))
-	h.before, h.last = h.last, r
 }
 
 // After returns the samples whose interval ended after a time, the oldest first.
@@ -97,7 +103,7 @@ func (h *History) Busy(now Reading) []ShardRate {
 	slices.SortFunc(busy, func(a, b ShardRate) int {
 		return cmp.Or(cmp.Compare(b.PerSecond, a.PerSecond), cmp.Compare(a.Shard, b.Shard))
 	})
-	return busy[:min(len(busy), maxBusy)]
+	return busy[:min(len(busy), MaxBusy)]
 }
 
 // slot returns the end of the interval that a reading closes.
@@ -151,9 +157,12 @@ func addSample(sum, s stats.Sample) stats.Sample {
 	sum.Calls += s.Calls
 	sum.Failed += s.Failed
 	sum.Queued += s.Queued
-	sum.QueuedSeconds += s.QueuedSeconds
+	sum.QueuedSeconds = FiniteSum(sum.QueuedSeconds, s.QueuedSeconds)
 	if s.Lag >= 0 {
 		sum.Lag = max(sum.Lag, 0) + s.Lag
 	}
 	return sum
 }
+
+// FiniteSum returns a+b, at most the largest number: JSON has no infinity.
+func FiniteSum(a, b float64) float64 { return max(-math.MaxFloat64, min(a+b, math.MaxFloat64)) }

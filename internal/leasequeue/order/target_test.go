@@ -336,6 +336,8 @@ func TestRequestesAreVoid(t *testing.T) {
 		"who leads")
 	require.ErrorIs(t, Queue{}.CheckRequest(Request{}), ErrLeaderChanged)
 	require.Equal(t, Request{}, ParseRequest("x"))
+	require.Equal(t, `{"format":1,"token":1}`, Request{Token: 1}.Encode())
+	require.Equal(t, Request{}, ParseRequest(`{"format":2,"token":1}`), "of a newer release")
 	require.ErrorIs(t, q.CheckRequest(ParseRequest("x")), ErrLeaderChanged)
 }
 

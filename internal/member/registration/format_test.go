@@ -28,7 +28,11 @@ func TestFormatKeepsAProcessOut(t *testing.T) {
 			Record: state.Record{InstanceID: "own", ElectionOnly: true}})
 		require.NoError(t, err)
 		r.Start()
-		_, err = r.AwaitRegistered(ctx)
+		s, err := r.AwaitRegistered(ctx)
+		if err == nil {
+			require.Equal(t, format.Own(), s.Member("a:1").Formats, "others can read it")
+			require.Equal(t, format.Release(), s.Member("a:1").Goverse)
+		}
 		require.NoError(t, r.EndSession())
 		r.Close()
 		return err

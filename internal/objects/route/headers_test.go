@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
 )
 
 // Headers of any content are read, or refused with a matching code.
@@ -46,8 +47,8 @@ func FuzzReadHeaders(f *testing.F) {
 func TestHeadersOfStreams(t *testing.T) {
 	chain := []uint64{1, 1 << 63, 42}
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "other", "value", objects.KeyHeader, "of another object")
-	md, _ := metadata.FromOutgoingContext(withStreamHeaders(ctx, "/p", &host.Call{Key: "a\x00", Chain: chain,
-		Generation: 7}))
+	md, _ := metadata.FromOutgoingContext(formatheader.Add(withStreamHeaders(ctx, "/p", &host.Call{Key: "a\x00",
+		Chain: chain, Generation: 7})))
 	in, err := ReadHeaders(metadata.NewIncomingContext(context.Background(), md))
 	require.NoError(t, err)
 	require.Equal(t, CallHeaders{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true, Prefix: "/p",

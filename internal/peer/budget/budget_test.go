@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +125,7 @@ func TestGateKeepsTheOrderOfThoseThatStay(t *testing.T) {
 		g.Leave("one")
 		synctest.Wait()
 		require.Equal(t, stay, admitted)
+		require.Zero(t, d.left)
 		require.Empty(t, g.connections)
 		for _, cancel := range giveUps {
 			cancel()
@@ -148,6 +150,62 @@ func TestGateCountsThoseThatStay(t *testing.T) {
 		require.NoError(t, <-last)
 		g.Leave("one")
 	})
+}
+
+// A request that gives up at the moment at which it is admitted leaves the gate.
+func TestGateIsLeftByOneThatGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(1, 1)
+		require.NoError(t, g.Enter(t.Context(), "one"))
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Enter(ctx, "one") }()
+		synctest.Wait()
+		g.mu.Lock()
+		giveUp() // it waits for the lock now
+		g.leaveLocked("one")
+		g.mu.Unlock()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Empty(t, g.connections)
+	})
+	crowded := &gateWaiter{entered: true, number: 100, checks: maxChecks}
+	require.False(t, NewGate(1, 1).giveUpCrowded(&connectionGate{}, crowded), "it is inside")
+}
+
+// Any number may wait while others pass quickly. The last ones are refused if few pass, or if it takes long.
+func TestGateRefusesIfFewPass(t *testing.T) {
+	const mostWaiting = 10
+	for _, c := range []struct{ requests, passing, refused int }{ // passing is the number between two checks
+		{400, minPassed - 1, 400 - 1 - maxStillChecks*(minPassed-1) - mostWaiting},
+		{400, minPassed, 0},
+		{1000, minPassed, 1000 - 1 - maxChecks*minPassed - mostWaiting},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, leave := NewGate(1, mostWaiting), make(chan struct{})
+			var refused atomic.Int64
+			for range c.requests {
+				go func() {
+					if g.Enter(t.Context(), "one") != nil {
+						refused.Add(1)
+						return
+					}
+					<-leave
+					g.Leave("one")
+				}()
+			}
+			synctest.Wait()
+			<-time.After(checkEvery / 2) // of virtual time
+			for passed := 0; passed+int(refused.Load()) < c.requests; <-time.After(checkEvery) {
+				for range min(c.passing, c.requests-passed-int(refused.Load())) {
+					leave <- struct{}{}
+					passed++
+				}
+			}
+			synctest.Wait()
+			require.EqualValues(t, c.refused, refused.Load(), "%+v", c)
+			require.Empty(t, g.connections)
+		})
+	}
 }
 
 func TestDefault(t *testing.T) {

@@ -7,7 +7,7 @@
 //   - A reader ignores fields that it does not know. Where it rewrites a record of another process, it writes
 //     them back; see [Decode].
 //   - A reader refuses a newer format with an [Error], and never deletes the record.
-//   - A cluster may use the format that all its members read; see [Usable]. The oldest release in it decides.
+//   - A cluster may use the format that all its members read: the oldest release in it decides. Package state finds it.
 //   - A process that does not read the format in use does not join.
 //
 // All functions are pure.
@@ -55,18 +55,6 @@ func (r Range) String() string {
 		return fmt.Sprint(r.Oldest)
 	}
 	return fmt.Sprintf("%d to %d", r.Oldest, r.Newest)
-}
-
-// Usable returns the format that processes with these ranges may use together, and the index of the one that decides
-// it: the first one with the smallest newest format. Without any it returns Newest and -1.
-func Usable(ranges []Range) (format, decidedBy int) {
-	format, decidedBy = Newest, -1
-	for i, r := range ranges {
-		if newest := r.OrFirst().Newest; decidedBy < 0 || newest < format {
-			format, decidedBy = newest, i
-		}
-	}
-	return format, decidedBy
 }
 
 // Error reports a record, a message or a cluster in a format that this process does not read. It matches

@@ -9,24 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOldestMemberDecides(t *testing.T) {
-	for _, tc := range []struct {
-		ranges            []Range
-		format, decidedBy int
-	}{
-		{nil, Newest, -1},
-		{[]Range{{}}, 1, 0},
-		{[]Range{{1, 3}, {2, 2}, {1, 2}, {1, 4}}, 2, 1},
-		{[]Range{{1, 3}, {}}, 1, 1},
-		{[]Range{{2, 5}, {3, 4}}, 4, 1},
-		{[]Range{{5, 2}}, 1, 0}, // not a range
-	} {
-		format, decidedBy := Usable(tc.ranges)
-		require.Equal(t, tc.format, format, tc.ranges)
-		require.Equal(t, tc.decidedBy, decidedBy, tc.ranges)
-	}
-}
-
 func TestErrorNamesBothVersionsAndTheRemedy(t *testing.T) {
 	require.NoError(t, Range{1, 2}.Check("the map", 2, ""))
 	err := Range{1, 2}.Check("the map", 3, "v0.4.0")
@@ -64,6 +46,10 @@ func TestRecordsStateTheirFormat(t *testing.T) {
 	require.Error(t, DecodeKnown("it", []byte(`[]`), &r))
 	require.ErrorContains(t, DecodeKnown("it", []byte(`{"format":2,"name":["another","form"]}`), &r), "it has format 2")
 	require.ErrorIs(t, DecodeKnown("it", []byte(`{"format":0}`), &r), ErrFormat)
+	require.NoError(t, DecodeKnown("it", []byte(`{"format":null}`), &r))
+	for _, stated := range []string{`"2"`, `{"of":2}`, `2.5`, `99999999999999999999`} {
+		require.ErrorContains(t, DecodeKnown("it", []byte(`{"format":`+stated+`,"name":"a"}`), &r), "stated.format")
+	}
 }
 
 func TestUnknownFieldsAreKept(t *testing.T) {

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -62,11 +63,15 @@ type stated struct {
 	Format *int `json:"format"`
 }
 
-// CheckRecord returns an [Error] about subject if the record states a format that this release does not read. It
-// returns nil for a value that is no record: its decoder reports that.
+// CheckRecord returns an [Error] about subject if the record states a format that this release does not read, and the
+// error of package json if that is no number. It returns nil for a value that is no record: its decoder reports that.
 func CheckRecord(subject string, value []byte) error {
 	var s stated
-	if json.Unmarshal(value, &s) != nil || s.Format == nil {
+	err := json.Unmarshal(value, &s)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == field {
+		return err
+	}
+	if err != nil || s.Format == nil {
 		return nil
 	}
 	return Own().Check(subject, *s.Format, "")

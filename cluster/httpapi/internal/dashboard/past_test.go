@@ -61,13 +61,19 @@ func pastFigures(now time.Time, node string) httpapi.Figures {
 	f := httpapi.Figures{NodeID: node, ReadAt: now, SampleSeconds: 20, Nodes: 3, MissingCount: 1,
 		Missing: []httpapi.MissingNode{{Address: "gone:1", Error: hostile}}, Own: []stats.Sample{},
 		Busy: []httpapi.BusyShard{{Shard: 17, Node: node, TurnsPerSecond: 44, Hot: true}},
-		Services: []httpapi.ClusterService{{Name: "shop.Stock", Nodes: 1, Active: 5},
+		Services: []httpapi.ClusterService{{Name: "shop.Stock", Nodes: 1, Active: 5, CallsPerSecond: 99},
 			{Name: hostile, Nodes: 2, Active: 70, CallsPerSecond: 12.5, FailedPerSecond: 1.5, Panics: 3}},
 		Processors: []httpapi.ClusterProcessor{
 			{Node: "else:1", ProcessorView: httpapi.ProcessorView{Name: "far", Leading: true, Attempts: 2, LastError: hostile}}}}
 	for i := range 150 {
 		s := stats.Sample{Time: now.Add(time.Duration(i-150) * 20 * time.Second).Truncate(20 * time.Second), Seconds: 20,
 			RenewalSeconds: 0.002, Calls: 240, Lag: 7, Queued: 2, QueuedSeconds: 0.003}
+		switch { // the node stood still for a minute
+		case i >= 30 && i < 33:
+			continue
+		case i == 33:
+			s.Seconds, s.Calls = 4*s.Seconds, 4*s.Calls
+		}
 		if i == 75 {
 			s.Failovers, s.Failed, s.RenewalSeconds = 1, 100, 0.08
 		}
@@ -116,7 +122,7 @@ func TestPast(t *testing.T) {
 	spark := func(name string) string {
 		return browser.Eval[string](t, p, `document.querySelector("[data-key=`+name+`] svg").getAttribute("aria-label")`)
 	}
-	p.Await(t, count("#sparks .spark-line", 4))
+	p.Await(t, count("#sparks .spark-line", 8)) // each is in two parts, before and after the gap
 	require.Equal(t, "Calls per second, last hour: 12, highest 12, with failed calls", spark("calls"))
 	require.Equal(t, "Failovers, last hour: 1", spark("failovers"))
 	require.Equal(t, "Renewal, last hour: 2.0 ms, highest 80 ms", spark("renewal"))

@@ -109,8 +109,8 @@ func encodeRecord(epoch int64, found bool, value []byte) string {
 
 func decodeRecord(key string, value []byte) (epoch int64, found bool, rest []byte, err error) {
 	if len(value) < headerSize || value[headerSize-1] > 1 {
-		return 0, false, nil, fmt.Errorf("%w: %s holds no record; delete it if nothing else uses it", state.ErrUnreadable,
-			key)
+		return 0, false, nil, fmt.Errorf("%w: %s holds no record that this release of Goverse reads: if a newer "+
+			"release wrote it, use that; if another program did, delete it", state.ErrUnreadable, key)
 	}
 	return int64(binary.BigEndian.Uint64(value)), value[headerSize-1] == 1, value[headerSize:], nil
 }

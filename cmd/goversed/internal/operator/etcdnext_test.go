@@ -1,9 +1,12 @@
 package operator
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 func TestNextStepOfAReplacement(t *testing.T) {
@@ -64,9 +67,11 @@ func TestNextStepOfAReplacement(t *testing.T) {
 	// The new member served, but lost its data before it had its vote.
 	gone := member("4", "c", EtcdNoAnswer)
 	gone.Learner = true
+	kept.rest = format.Rest{"why": json.RawMessage(`"disk"`)}
 	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, true)
 	require.NoError(t, err)
-	require.Equal(t, replaceStep{do: doKeep, keep: replacementRecord{Removed: "4", Peer: "http://c"}}, step)
+	require.Equal(t, replaceStep{do: doKeep, keep: replacementRecord{Removed: "4", Peer: "http://c", rest: kept.rest}},
+		step, "it keeps the fields that this release does not know")
 	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, false)
 	require.NoError(t, err)
 	require.Equal(t, doAwaitStart, step.do, "it may be starting again")

@@ -2,14 +2,22 @@ package operator
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/tap"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/format"
+	"github.com/goverse/goverse/internal/state/format/formatheader"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
 func TestPrintFormatChanged(t *testing.T) {
@@ -44,4 +52,55 @@ func TestStatusShowsReleasesThatDiffer(t *testing.T) {
 	require.Equal(t, "a:1", d.FormatBy)
 	require.Equal(t, "v0.2.0", d.Members[0].Goverse)
 	require.Equal(t, 2, d.Members[0].NewestFormat)
+}
+
+// A replacement of a member of etcd keeps the fields that this release does not know. One in a newer format is refused
+// and stays as it is.
+func TestReplacementsMixWithNewerReleases(t *testing.T) {
+	t.Parallel()
+	o, ctx := openOperatorAt(t, etcdtest.Start(t).Endpoint()), testContext(t)
+	key := o.keys.EtcdReplace("x")
+	put := func(value string) {
+		_, err := o.client.Put(ctx, key, value)
+		require.NoError(t, err)
+	}
+	stored := func() string {
+		resp, err := o.client.Get(ctx, key)
+		require.NoError(t, err)
+		return string(resp.Kvs[0].Value)
+	}
+	put(`{"removed":"1","peer":"http://127.0.0.1:1","why":"disk"}`)
+	_, kept, err := o.readReplacement(ctx, "x", "", false)
+	require.NoError(t, err)
+	_, _, err = o.doReplaceStep(ctx, "x", replaceStep{do: doKeep, keep: *kept}, kept)
+	require.NoError(t, err)
+	require.Equal(t, `{"format":1,"removed":"1","peer":"http://127.0.0.1:1","why":"disk"}`, stored())
+
+	const newer = `{"format":2,"removed":["1"]}`
+	put(newer)
+	_, err = o.ReplaceEtcdMember(ctx, patience, "x", "", func(string) {})
+	require.ErrorIs(t, err, format.ErrFormat)
+	require.ErrorContains(t, err, key+" has format 2")
+	require.Equal(t, newer, stored())
+}
+
+// A question to a node states its format.
+func TestQuestionsStateTheFormat(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	stated, ended := make(chan []string, 1), make(chan error, 1)
+	server := grpc.NewServer(grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		stated <- info.Header.Get(formatheader.Name)
+		return ctx, nil
+	}))
+	objectspb.RegisterObjectsServer(server, objectspb.UnimplementedObjectsServer{})
+	go func() { ended <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		require.NoError(t, <-ended)
+	}()
+	_, err = (&Operator{keys: nodetest.Keys}).askNode(testContext(t), listener.Addr().String(), "", nil)
+	require.Error(t, err)
+	require.Equal(t, []string{"1"}, <-stated)
 }
