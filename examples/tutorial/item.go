@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/state"
+
 	"github.com/goverse/goverse/examples/tutorial/stockpb"
 )
 

@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/clustertest"
+
 	"github.com/goverse/goverse/examples/tutorial/stockpb"
 )
 

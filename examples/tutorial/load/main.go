@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/cluster/objects/state"
+
 	"github.com/goverse/goverse/examples/tutorial/stockpb"
 )
 
@@ -31,7 +32,8 @@ func main() {
 	}
 }
 
-// run adds one unit to a hundred articles in turn, and prints the counts each second, until ctx ends.
+// run adds one unit to a hundred articles in turn until ctx ends. Each second it prints the counts and the slowest call
+// of that second.
 func run(ctx context.Context, nodes []string) error {
 	dialing, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -43,7 +45,11 @@ func run(ctx context.Context, nodes []string) error {
 	defer func() { _ = c.Close() }()
 
 	var calls, failed int
-	var slowest time.Duration
+	var slowest time.Duration // since the last line
+	report := func() {
+		fmt.Printf("%d calls, %d failed, slowest %v\n", calls, failed, slowest.Round(time.Millisecond))
+		slowest = 0
+	}
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for ctx.Err() == nil {
@@ -57,10 +63,10 @@ func run(ctx context.Context, nodes []string) error {
 		}
 		select {
 		case <-second.C:
-			fmt.Printf("%d calls, %d failed, slowest %v\n", calls, failed, slowest.Round(time.Millisecond))
+			report()
 		default:
 		}
 	}
-	fmt.Printf("%d calls, %d failed, slowest %v\n", calls, failed, slowest.Round(time.Millisecond))
+	report()
 	return nil
 }
