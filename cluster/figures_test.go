@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +94,11 @@ func TestFiguresOfFaultyNodes(t *testing.T) {
 	awaitState(t, c, func(s *state.Snapshot) bool { return len(s.Members) == len(says)+1 })
 	ctx, cancel := context.WithTimeout(etcdtest.Context(t), 30*figuresTimeout)
 	defer cancel()
+	late := func(f Figures) bool { return f.Error == "no answer in time" && f.Error != says[f.Address] }
 	all, err := c.Figures(ctx, time.Time{})
+	for err == nil && slices.ContainsFunc(all, late) && ctx.Err() == nil { // the machine is busy
+		all, err = c.Figures(ctx, time.Time{})
+	}
 	require.NoError(t, err)
 	require.NoError(t, ctx.Err(), "a node that does not answer is not waited for")
 	require.Len(t, all, len(says)+1)

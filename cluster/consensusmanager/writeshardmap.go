@@ -2,6 +2,7 @@ package consensusmanager
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goverse/goverse/cluster/event"
@@ -9,6 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
@@ -111,6 +113,9 @@ func (p *planner) logUnplannable(over int64, err error) {
 		return
 	}
 	p.unreadableRevision = over
-	p.cfg.Logger.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
-		p.cfg.Keys.ShardMap(), "error", err)
+	remedy := "; if Goverse did not write it, delete " + p.cfg.Keys.ShardMap()
+	if errors.Is(err, format.ErrFormat) {
+		remedy = "" // err has it
+	}
+	p.cfg.Logger.Error("the shard map cannot be read or planned over, so no shard moves"+remedy, "error", err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // maxForeignReported limits the foreign keys that a mirror names in the log in its lifetime.
@@ -31,7 +32,10 @@ func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 			continue
 		}
 		m.foreignReported++
-		m.log.Warn("ignoring a key in the cluster's range that another program or a newer version of Goverse wrote; "+
-			"delete it if nothing uses it", "key", f.Key, "error", logtext.OneLine(f.Err))
+		from := "another program or a newer version of Goverse wrote; delete it if nothing uses it"
+		if errors.Is(f.Err, format.ErrFormat) {
+			from = "a newer release of Goverse wrote" // the error has the remedy
+		}
+		m.log.Warn("ignoring a key in the cluster's range that "+from, "key", f.Key, "error", logtext.OneLine(f.Err))
 	}
 }

@@ -39,8 +39,14 @@ func TestForeignKeysAreReported(t *testing.T) {
 	s := at(put(keys.Node("a:1"), state.Record{}.Encode()))
 	require.Len(t, s.Foreign, 1, "the record can be read now")
 	require.Equal(t, 2, strings.Count(log.String(), says), log.String())
-	_, err := client.Delete(ctx, keys.RangeStart()+"x")
-	require.NoError(t, err)
+	at(put(keys.Drain("a:1"), `{"format":2}`))
+	newer := log.Line(says, keys.Drain("a:1"))
+	require.Contains(t, newer, "a newer release of Goverse wrote:")
+	require.Contains(t, newer, "use a release of Goverse that reads format 2")
+	for _, key := range []string{keys.RangeStart() + "x", keys.Drain("a:1")} {
+		_, err := client.Delete(ctx, key)
+		require.NoError(t, err)
+	}
 	for i := range 2 * maxForeignReported {
 		at(put(fmt.Sprintf("%sy%d", keys.RangeStart(), i), ""))
 	}

@@ -82,6 +82,11 @@ func TestRequest(t *testing.T) {
 	over := moving
 	over.Released = []*state.ReleaseReport{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
 	look(&over, 0, true)
+	unread := over
+	unread.ShardMap = &state.ShardMap{Err: sharding.ErrBadMap}
+	done, err := w.applySnapshot(&unread)
+	require.ErrorIs(t, err, sharding.ErrBadMap, "it may assign shards to a:1")
+	require.False(t, done)
 
 	_, err = w.applySnapshot(s)
 	require.ErrorIs(t, err, ErrUndone)
@@ -92,7 +97,7 @@ func TestRequest(t *testing.T) {
 
 	undo, err := newDrainRequest(said, "a:1", true)
 	require.NoError(t, err)
-	done, err := undo.applySnapshot(said)
+	done, err = undo.applySnapshot(said)
 	require.NoError(t, err)
 	require.False(t, done)
 	done, err = undo.applySnapshot(s)

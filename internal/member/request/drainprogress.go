@@ -73,6 +73,10 @@ func (w *drainRequest) applySnapshot(s *state.Snapshot) (done bool, err error) {
 	case w.answered && !m.Draining:
 		return false, fmt.Errorf("%s: %w: it may have shards again", m.Address, ErrUndone)
 	}
+	if s.ShardMap != nil && s.ShardMap.Err != nil { // it may assign shards to m
+		_, err := shardview.MapOf(s)
+		return false, err
+	}
 	w.answered = m.Draining
 	w.shardsLeft, w.stuck = countUnreleased(s, m), !otherCanTake(s, m, shardCount(s))
 	return w.answered && w.shardsLeft == 0, nil

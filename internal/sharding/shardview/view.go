@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 // ErrNoMap is returned if the shards are not assigned yet. A map that cannot be read is sharding.ErrBadMap.
@@ -22,8 +23,10 @@ func MapOf(s *state.Snapshot) (*sharding.Map, error) {
 	switch {
 	case s == nil || s.ShardMap == nil:
 		return nil, ErrNoMap
+	case errors.Is(s.ShardMap.Err, format.ErrFormat):
+		return nil, s.ShardMap.Err // it has the remedy
 	case s.ShardMap.Err != nil:
-		return nil, fmt.Errorf("%w; if no newer version of Goverse wrote it, delete %s", s.ShardMap.Err, s.Keys.ShardMap())
+		return nil, fmt.Errorf("%w; if Goverse did not write it, delete %s", s.ShardMap.Err, s.Keys.ShardMap())
 	}
 	return s.ShardMap.Map, nil
 }

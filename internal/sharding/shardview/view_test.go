@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/format"
 )
 
 func TestViewOfAJoin(t *testing.T) {
@@ -74,6 +75,11 @@ func TestViewOfNoMap(t *testing.T) {
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 	require.ErrorContains(t, err, "delete /g/shards/map")
 	require.NotContains(t, err.Error(), "\n")
+	w.put(w.keys.ShardMap(), `{"version":2}`)
+	_, err = New(w.snapshot())
+	require.ErrorIs(t, err, format.ErrFormat)
+	require.ErrorContains(t, err, "use a release of Goverse that reads format 2, and delete nothing")
+	require.NotContains(t, err.Error(), "/g/shards/map")
 }
 
 func TestViewOfShardsThatAreNobodys(t *testing.T) {
