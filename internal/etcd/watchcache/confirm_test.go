@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -134,6 +135,13 @@ func (h *held) Watch(ctx context.Context, key string, opts ...clientv3.OpOption)
 // A member's grace period does not end before what others reported within it was seen, however late that arrives.
 func TestLingersUntilReportsAreSeen(t *testing.T) {
 	t.Parallel()
+	for late, n := true, 0; late && n < 20; n++ {
+		t.Run(strconv.Itoa(n), func(t *testing.T) { late = lingersUntilReportsAreSeen(t) })
+	}
+}
+
+// lingersUntilReportsAreSeen returns whether the report was made too late, because the machine was busy.
+func lingersUntilReportsAreSeen(t *testing.T) (late bool) {
 	plain, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	put := func(address string, r state.Record) {
@@ -153,6 +161,7 @@ func TestLingersUntilReportsAreSeen(t *testing.T) {
 	m := New(Config{Process: etcd.Process{Client: client, Keys: keys, Address: "me:1"}, LagTimeout: time.Minute})
 	run(t, m)
 	m.Fresh(term + 1) // their leases are older
+	began := time.Now()
 	_, err = plain.Delete(ctx, keys.Node("a:1"))
 	require.NoError(t, err)
 	_, err = m.Wait(ctx, func(s *state.Snapshot) bool { return len(s.Lingering) == 1 })
@@ -162,6 +171,9 @@ func TestLingersUntilReportsAreSeen(t *testing.T) {
 	_, err = plain.Delete(ctx, keys.Node("b:1"))
 	require.NoError(t, err)
 	put("b:1", state.Record{Term: term + 1, TTL: 3600, RevokedEarly: true})
+	if time.Since(began) > 150*time.Millisecond { // the grace period is 200 ms
+		return true
+	}
 	brief, cancel := context.WithTimeout(ctx, time.Second) // five grace periods
 	defer cancel()
 	over := func(s *state.Snapshot) bool { return s.Member("a:1") == nil }
@@ -172,4 +184,5 @@ func TestLingersUntilReportsAreSeen(t *testing.T) {
 	defer cancel()
 	_, err = m.Wait(again, over)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "etcd had revoked b's lease early")
+	return false
 }
