@@ -27,9 +27,8 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	s.ProtectKey("/pause/key", resp.Header.Revision, nil)
 	require.Eventually(t, func() bool { return *s.pauses.Load() != (deadline.Pauses{}) }, time.Minute, time.Millisecond)
 	locked(s, func() {
-		require.Eventually(t, func() bool { // it cannot beat
-			return s.pauses.Load().Stood(deadline.Now())
-		}, 10*time.Second, time.Millisecond)
+		awaitPause(t, deadline.Now())
+		require.True(t, s.pauses.Load().Stood(deadline.Now()), "it cannot beat")
 		require.True(t, s.Valid(), "in the term of its lease it makes no difference to what is claimed")
 		require.True(t, s.Suspected(), "nothing new is begun, before the session has noticed anything itself")
 	})
@@ -47,6 +46,13 @@ func locked(s *Session, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
+}
+
+// awaitPause waits until a process that has not beaten since then counts as paused.
+func awaitPause(t *testing.T, since deadline.Instant) {
+	t.Helper()
+	require.Eventually(t, func() bool { return deadline.Now().Reached(since.Add(deadline.PauseLimit)) }, time.Minute,
+		time.Millisecond)
 }
 
 // standStill keeps the session's own goroutine from running until that has made the session invalid.
@@ -110,8 +116,7 @@ func TestTwoPauses(t *testing.T) {
 		noticed := deadline.Now()
 		first, _ := s.pauses.Load().OnBeat(noticed)
 		s.pauses.Store(&first)
-		require.Eventually(t, func() bool { return deadline.Now().Reached(noticed.Add(deadline.PauseLimit)) },
-			10*time.Second, time.Millisecond)
+		awaitPause(t, noticed)
 		s.recordConfirmation(noticed, deadline.Now()) // answered after the second one, which is not noticed yet
 		require.False(t, s.Valid())
 		require.True(t, s.Suspected(), "nor is anything new begun: etcd may have revoked the lease")
