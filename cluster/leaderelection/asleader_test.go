@@ -39,7 +39,6 @@ func put(key string) func(ctx context.Context, term Term) error {
 // A leader that gives way waits for AsLeader's work. The work still writes although the flag is down, and no
 // other node leads before it has returned.
 func TestAsLeaderOutlastsTheFlag(t *testing.T) {
-	t.Parallel()
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	for name, give := range map[string]func(le *one) error{

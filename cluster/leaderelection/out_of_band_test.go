@@ -10,33 +10,29 @@ import (
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
-	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/race"
 )
 
 // places are the candidates in a queue of five that faults hit.
 var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
 
-// placeFault applies a fault to the victim and checks what follows.
-type placeFault func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node, meter *pace.Meter)
-
-// eachPlace applies the fault to head, middle and tail of queues of five nodes, -faults.rounds times each,
+// eachPlace applies the fault to head, middle and tail of a queue of five nodes, -faults.rounds times each,
 // with sessions of ttl seconds. After each fault no node may be a phantom.
-func eachPlace(t *testing.T, ttl int, fault placeFault) {
+func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node)) {
 	t.Parallel()
+	c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
 	for place, i := range places {
-		t.Run(place, func(t *testing.T) {
-			t.Parallel()
-			c, meter := clustertest.New(t, 5, clustertest.WithTTL(ttl)), pace.StartMeter(t)
-			for range *rounds {
-				c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 },
-					"all are queued")
-				c.WaitAgreed()
-				victim := c.NodeAt(queued(t, c)[i])
-				fault(t, c, victim, meter)
-				noPhantom(t, c)
+		for range *rounds {
+			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 },
+				"all are queued")
+			c.WaitAgreed()
+			victim := c.NodeAt(queued(t, c)[i])
+			fault(t, c, victim)
+			if t.Failed() {
+				t.Fatalf("struck: the %s", place)
 			}
-		})
+			noPhantom(t, c)
+		}
 	}
 }
 
@@ -81,7 +77,7 @@ func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 // membership.reconcile, which requests a renewal when its record is gone. Without that the node notices only at
 // its next renewal, up to ten seconds later.
 func TestLeaseRevokedFromOutside(t *testing.T) {
-	eachPlace(t, 30, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node, _ *pace.Meter) {
+	eachPlace(t, 30, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		c.RevokeLease(victim)
 		requeued(t, c, victim)
 	})
@@ -90,7 +86,7 @@ func TestLeaseRevokedFromOutside(t *testing.T) {
 // Guards: candidacy, which bars a campaign when its key is gone, so that decide joins anew.
 // concurrency.Election alone waits on, or wins without a key.
 func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
-	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node, _ *pace.Meter) {
+	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		lease := victim.Lease()
 		c.DeleteCandidateKey(victim)
 		requeued(t, c, victim)
@@ -102,25 +98,20 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 // has advanced.
 func TestOnlyTheWatchFrozen(t *testing.T) {
 	const ttl = 2
-	within := ttl * time.Second // two thirds of it, plus the duration of the requests
-	if race.Enabled {
-		within *= 2
-	}
-	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node, meter *pace.Meter) {
+	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		defer victim.Faults().ThawWatch()
+		within := ttl * time.Second // two thirds of it, plus the duration of the requests
+		if race.Enabled {
+			within *= 2
+		}
 		for range 2 {
 			leader := c.NodeAt(queued(t, c)[0])
 			c.Eventually(leader.IsLeader, "%s leads", leader.Address())
 			require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
 			noPhantom(t, c)
-			meter.StartLap()
-			resigned := time.Now()
-			c.Eventually(func() bool {
-				q := queued(t, c)
-				return len(q) > 0 && victim.Cluster().GetLeaderNode() == q[0]
-			}, "%s, whose watch is frozen, names the new leader", victim.Address())
-			require.Less(t, time.Since(resigned), meter.Scale(within))
+			c.Within(within, func() bool { return victim.Cluster().GetLeaderNode() == queued(t, c)[0] },
+				"%s, whose watch is frozen, names the new leader", victim.Address())
 		}
 	})
 }
@@ -128,7 +119,7 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 // Guards: Session.ProtectKey of the candidate's key. The renewal's read does not find the key although the watch
 // still shows it.
 func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
-	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node, _ *pace.Meter) {
+	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		led := victim.IsLeader()
 		c.DeleteCandidateKey(victim)

@@ -18,7 +18,6 @@ import (
 // The rights that goversed rbac prints for a process of an election only suffice for all that it does. Without one of
 // those that it always needs, Start fails and names them.
 func TestLeastRightsOfAnElectionAlone(t *testing.T) {
-	t.Parallel()
 	ctx := etcdtest.Context(t)
 	server := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, server.Client(), "secret", "u")

@@ -90,7 +90,6 @@ func TestConfigOfAnElectionAloneIsChecked(t *testing.T) {
 
 // A Stop ends a Start that waits for etcd.
 func TestStopDuringStart(t *testing.T) {
-	t.Parallel()
 	nobody, err := port.Servers.Draw("127.0.0.1")
 	require.NoError(t, err)
 	var log logtest.Buffer
@@ -154,7 +153,6 @@ func TestElectionAlone(t *testing.T) {
 
 // A process whose view still shows its former term asks for a transfer to itself: it leads when Transfer returns nil.
 func TestTransferToItselfWithAnOldView(t *testing.T) {
-	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, client *clientv3.Client, a alone){
 		"resigned": func(t *testing.T, _ *clientv3.Client, a alone) { require.NoError(t, a.Resign(etcdtest.Context(t))) },
 		"session lost": func(t *testing.T, client *clientv3.Client, a alone) {
@@ -199,9 +197,8 @@ func TestTransferToItselfWithAnOldView(t *testing.T) {
 	}
 }
 
-// An identity that a living process has is refused.
+// An identity that a living process has is refused, and one that a process left by a crash is free after a TTL.
 func TestIdentityThatIsTaken(t *testing.T) {
-	t.Parallel()
 	client := etcdtest.Client(t)
 	takePart(t, client, "same", func(cfg *leaderelection.Config) { cfg.TTL = 2 * time.Second })
 	_, second, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone", ID: "same",
@@ -210,12 +207,7 @@ func TestIdentityThatIsTaken(t *testing.T) {
 	err = second.Start(etcdtest.Context(t))
 	require.ErrorIs(t, err, leaderelection.ErrIDTaken)
 	require.NotContains(t, err.Error(), "waited for")
-}
 
-// An identity that a process left by a crash is free after a TTL.
-func TestIdentityOfACrashedProcess(t *testing.T) {
-	t.Parallel()
-	client := etcdtest.Client(t)
 	lease, err := client.Grant(t.Context(), 2)
 	require.NoError(t, err)
 	record := state.Record{InstanceID: "x", Lease: int64(lease.ID), TTL: 2, ElectionOnly: true}
@@ -256,7 +248,6 @@ func TestLostSessionOfAnElectionAlone(t *testing.T) {
 // Processes of an election only, nodes and other programs queue together. While such a process leads, a node plans the
 // shards, and the nodes serve them all.
 func TestElectionAloneBesideNodes(t *testing.T) {
-	t.Parallel()
 	const shards = 16
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Shards = shards }))
 	client := c.Client()
@@ -298,7 +289,6 @@ func TestElectionAloneBesideNodes(t *testing.T) {
 
 // A stop while etcd is away ends when WorkTimeout has passed, although there is no session any more.
 func TestStopWithWorkWhileEtcdIsAway(t *testing.T) {
-	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
 	faults := clustertest.Inject(client)
 	le, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/away", ID: "a",
