@@ -73,7 +73,8 @@ type ShardFigures struct {
 
 // ReportProcessors has the node include the processors that ask returns in its figures and samples: for example, the
 // Status of a processor.Group. A later call replaces ask. ask is not called concurrently with itself. If it takes
-// longer than half a second, or panics, the figures have no processors. ReportProcessors may be called before Start.
+// longer than half a second, or panics, the figures have no processors. Stop does not wait for ask. ReportProcessors
+// may be called before Start.
 func (c *Cluster) ReportProcessors(ask func() []processor.Status) { c.history.report.Store(&ask) }
 
 // Figures returns the figures of every registered node that can be dialed, by address, with their samples after a time;

@@ -68,36 +68,44 @@ func TestAWatchHandsOverAtOnce(t *testing.T) {
 	})
 }
 
+// standLogging returns a candidate for which change was called, and a function that stops it and returns its log.
+func standLogging(t *testing.T, store *Memory, change func(*candidate)) (a *candidate, stopped func() string) {
+	var logged strings.Builder // read when Run has returned
+	a = stand(t, "a", store, func(c *candidate, cfg *Config) {
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+		change(c)
+	})
+	return a, func() string {
+		a.stop()
+		synctest.Wait()
+		require.NoError(t, <-a.done)
+		return logged.String()
+	}
+}
+
 // A failure of the store is one line of the log, and is absent while the store works.
 func TestTheLogOfAStoreThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		var logged strings.Builder // read when Run has returned
-		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
-			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+		a, stopped := standLogging(t, store, func(c *candidate) {
 			c.rule(doGet, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				return Lease{}, errors.New("cannot connect:\n\t127.0.0.1: refused\n")
 			})
 		})
 		pass(3 * time.Second)
 		require.True(t, a.IsLeader())
-		a.stop()
-		synctest.Wait()
-		require.NoError(t, <-a.done)
 		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error="cannot connect: 127.0.0.1: refused"
 [INFO]  the lease store works again: candidate=a
 [INFO]  this candidate leads: candidate=a token=1
 [INFO]  this candidate no longer leads: candidate=a token=1 reason="context canceled"
-`, logged.String())
+`, stopped())
 	})
 }
 
 // A store that takes no writes does not work, though it answers reads: a database that has become a standby.
 func TestTheLogOfAStoreThatOnlyReads(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		var logged strings.Builder // read when Run has returned
 		refused := 0
-		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
-			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+		a, stopped := standLogging(t, store, func(c *candidate) {
 			var refuse func(context.Context, func(context.Context) (Lease, error)) (Lease, error)
 			refuse = func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				if refused++; refused < 3 {
@@ -109,24 +117,19 @@ func TestTheLogOfAStoreThatOnlyReads(t *testing.T) {
 		})
 		pass(time.Minute)
 		require.True(t, a.IsLeader())
-		a.stop()
-		synctest.Wait()
-		require.NoError(t, <-a.done)
-		require.Equal(t, 3, refused)
 		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error=read-only
 [INFO]  the lease store works again: candidate=a
 [INFO]  this candidate leads: candidate=a token=1
 [INFO]  this candidate no longer leads: candidate=a token=1 reason="context canceled"
-`, logged.String())
+`, stopped())
+		require.Equal(t, 3, refused)
 	})
 }
 
 // A candidate learns from the writes of others that the store works again.
 func TestTheLogOfAStoreThatOthersWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		var logged strings.Builder // read when Run has returned
-		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
-			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+		a, stopped := standLogging(t, store, func(c *candidate) {
 			c.rule(doCreate, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				_, err := store.CreateLease(t.Context(), Lease{HolderIdentity: "b", LeaseDuration: time.Hour, LeaderTransitions: 1})
 				require.NoError(t, err)
@@ -135,12 +138,9 @@ func TestTheLogOfAStoreThatOthersWrite(t *testing.T) {
 		})
 		pass(time.Minute)
 		require.False(t, a.IsLeader())
-		a.stop()
-		synctest.Wait()
-		require.NoError(t, <-a.done)
 		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error=read-only
 [INFO]  the lease store works again: candidate=a
-`, logged.String())
+`, stopped())
 	})
 }
 

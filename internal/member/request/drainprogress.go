@@ -73,9 +73,8 @@ func (w *drainRequest) applySnapshot(s *state.Snapshot) (done bool, err error) {
 	case w.answered && !m.Draining:
 		return false, fmt.Errorf("%s: %w: it may have shards again", m.Address, ErrUndone)
 	}
-	if s.ShardMap != nil && s.ShardMap.Err != nil { // it may assign shards to m
-		_, err := shardview.MapOf(s)
-		return false, err
+	if _, err := shardview.MapOf(s); err != nil && !errors.Is(err, shardview.ErrNoMap) {
+		return false, err // the map may assign shards to m
 	}
 	w.answered = m.Draining
 	w.shardsLeft, w.stuck = countUnreleased(s, m), !otherCanTake(s, m, shardCount(s))
