@@ -184,6 +184,9 @@ func TestElectionAloneBesideEtcdctlAndANode(t *testing.T) {
 		w.processes[outsider], w.processes[node.Address] = outside, node.Process
 		for _, leads := range []string{first, outsider, node.Address} {
 			require.Equal(t, leads, w.leader(""))
+			if leads == outsider { // etcdctl fails if the signal comes before it knows that it leads
+				outside.AwaitOutput(t, patience, outsider)
+			}
 			w.processes[leads].Signal(t, syscall.SIGTERM)
 			require.Zero(t, w.processes[leads].Exit(t, patience), w.processes[leads].Output())
 			delete(w.processes, leads)
