@@ -10,29 +10,30 @@ import (
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/race"
 )
 
 // places are the candidates in a queue of five that faults hit.
 var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
 
-// eachPlace applies the fault to head, middle and tail of a queue of five nodes, -faults.rounds times each,
+// eachPlace applies the fault to head, middle and tail of queues of five nodes, -faults.rounds times each,
 // with sessions of ttl seconds. After each fault no node may be a phantom.
 func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node)) {
 	t.Parallel()
-	c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
 	for place, i := range places {
-		for range *rounds {
-			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 },
-				"all are queued")
-			c.WaitAgreed()
-			victim := c.NodeAt(queued(t, c)[i])
-			fault(t, c, victim)
-			if t.Failed() {
-				t.Fatalf("struck: the %s", place)
+		t.Run(place, func(t *testing.T) {
+			pace.Parallel(t)
+			c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
+			for range *rounds {
+				c.Eventually(func() bool {
+					return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5
+				}, "all are queued")
+				c.WaitAgreed()
+				fault(t, c, c.NodeAt(queued(t, c)[i]))
+				noPhantom(t, c)
 			}
-			noPhantom(t, c)
-		}
+		})
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/etcd/access"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // The rights that goversed rbac prints for a process of an election only suffice for all that it does. Without one of
 // those that it always needs, Start fails and names them.
 func TestLeastRightsOfAnElectionAlone(t *testing.T) {
+	pace.Parallel(t)
 	ctx := etcdtest.Context(t)
 	server := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, server.Client(), "secret", "u")

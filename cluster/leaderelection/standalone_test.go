@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // alone is a process's part in an election by itself.
@@ -199,6 +200,7 @@ func TestTransferToItselfWithAnOldView(t *testing.T) {
 
 // An identity that a living process has is refused, and one that a process left by a crash is free after a TTL.
 func TestIdentityThatIsTaken(t *testing.T) {
+	pace.Parallel(t)
 	client := etcdtest.Client(t)
 	takePart(t, client, "same", func(cfg *leaderelection.Config) { cfg.TTL = 2 * time.Second })
 	_, second, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone", ID: "same",
@@ -248,6 +250,7 @@ func TestLostSessionOfAnElectionAlone(t *testing.T) {
 // Processes of an election only, nodes and other programs queue together. While such a process leads, a node plans the
 // shards, and the nodes serve them all.
 func TestElectionAloneBesideNodes(t *testing.T) {
+	pace.Parallel(t)
 	const shards = 16
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Shards = shards }))
 	client := c.Client()
@@ -289,6 +292,7 @@ func TestElectionAloneBesideNodes(t *testing.T) {
 
 // A stop while etcd is away ends when WorkTimeout has passed, although there is no session any more.
 func TestStopWithWorkWhileEtcdIsAway(t *testing.T) {
+	pace.Parallel(t)
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
 	faults := clustertest.Inject(client)
 	le, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/away", ID: "a",

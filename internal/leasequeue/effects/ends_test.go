@@ -25,7 +25,7 @@ import (
 var (
 	count = flag.Int("marks", 3000, "how many marks of effects end in TestMarksEnd; 1000000 with -marks.retention "+
 		"10m is the full run")
-	kept = flag.Duration("marks.retention", 8*time.Second,
+	kept = flag.Duration("marks.retention", 3*time.Second,
 		"for how long they are kept: they are to be written within that time")
 	size     = flag.Int("marks.members", 1, "how many members etcd has")
 	perLease = flag.Int("marks.perlease", 0, "how many share a lease, all of one TTL; 0 is as effects have it")

@@ -37,7 +37,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// SetParallel lets four parallel tests run at a time on a machine with fewer cores, unless the machine is slow. It
+// SetParallel lets eight parallel tests run at a time on a machine with fewer cores, or four (see pace.ParallelTests). It
 // is for packages with tests that wait for leases and time-outs more than they compute. A -parallel flag takes
 // precedence. Call it first in TestMain.
 func SetParallel() {
@@ -45,4 +45,4 @@ func SetParallel() {
 	pace.SetParallel(waitingTests)
 }
 
-const waitingTests = 4
+const waitingTests = 8

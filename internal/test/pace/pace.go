@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/goverse/goverse/internal/test/race"
@@ -25,13 +26,21 @@ const slowPageFault = 5 * time.Microsecond
 // SlowMachine reports whether this machine is such a slow virtual machine.
 func SlowMachine() bool { return PageFaultTime() > slowPageFault }
 
-// ParallelTests returns the number of parallel tests to run at a time: most, or half of it on a slow machine, but at
-// least GOMAXPROCS.
+// ParallelTests returns the number of parallel tests to run at a time: most, or half of it on a slow machine and under
+// the race detector, but at least GOMAXPROCS.
 func ParallelTests(most int) int {
-	if SlowMachine() {
+	if SlowMachine() || race.Enabled {
 		most /= 2
 	}
 	return max(most, runtime.GOMAXPROCS(0))
+}
+
+// Parallel calls t.Parallel, except under the race detector: there the processors are the bound, and a session that is
+// short does not outlive the work of more tests.
+func Parallel(t *testing.T) {
+	if !race.Enabled {
+		t.Parallel()
+	}
 }
 
 // TTL returns the TTL of sessions that are short but must outlive the load of other tests: elsewhere, twice that on a
