@@ -17,15 +17,18 @@ import (
 // exemptTTL is so long that a deadline cannot explain the end of an overlap.
 const exemptTTL = 5
 
-var pausedRounds = flag.Int("paused.rounds", 1, "how often a leader is paused and its lease revoked")
+var (
+	removedAlive = flag.Bool("removed.alive", false, "remove a leader that lives")
+	pausedRounds = flag.Int("paused.rounds", 0, "how often a leader is paused and its lease revoked")
+)
 
 // Crash detection does not exclude one case: the removal of a leader that lives. The overlaps, of leadership
 // and of its shards, are detected and short, and no stale write is accepted. Without crash detection there is
 // no overlap.
 func TestLeaderThatIsRemovedAlive(t *testing.T) {
 	// Runs alone: if etcd takes a second to answer, the grace period is five of them.
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
+	if !*removedAlive {
+		t.Skip("takes a quarter of a minute: give -removed.alive")
 	}
 	for name, off := range map[string]bool{"detection on": false, "detection off": true} {
 		t.Run(name, func(t *testing.T) {
@@ -60,8 +63,8 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 // etcd revokes a leader's lease early while the leader is paused for longer than the others wait for it. When
 // it resumes, it claims nothing until etcd has confirmed its session, which etcd does not do.
 func TestLeaderWhoseLeaseIsRevokedWhileItIsPaused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
+	if *pausedRounds == 0 {
+		t.Skip("takes ten seconds a round: give -paused.rounds")
 	}
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -37,9 +37,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// SetParallel lets eight parallel tests run at a time on a machine with fewer cores, or four (see pace.ParallelTests). It
-// is for packages with tests that wait for leases and time-outs more than they compute. A -parallel flag takes
-// precedence. Call it first in TestMain.
+// SetParallel lets eight parallel tests run at a time on a machine with fewer cores, or four (see
+// pace.ParallelTests). It is for packages with tests that wait for leases and time-outs more than they compute. A
+// -parallel flag takes precedence. Call it first in TestMain.
 func SetParallel() {
 	flag.Parse()
 	pace.SetParallel(waitingTests)
