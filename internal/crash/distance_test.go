@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
@@ -154,7 +153,7 @@ func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
 	// The TTL is twice as long as necessary: a busy machine must not cost the leader its session before it is
 	// killed.
 	c := clustertest.New(t, 3, clustertest.WithTTL(6), clustertest.WithPatience(time.Minute), first(220*time.Millisecond),
-		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
+		clustertest.WithLogger(log.Logger()))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	far := c.Node(0)
 	c.WaitLeaderIs(far.Address())
@@ -177,7 +176,7 @@ func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
 	const warning = "crash detection leaves it to its lease"
 	log := &logtest.Buffer{}
 	c := clustertest.New(t, 1, clustertest.WithTTL(3), first(0),
-		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
+		clustertest.WithLogger(log.Logger()))
 	require.Zero(t, log.Count(warning))
 	c.Node(0).SetDistance(110 * time.Millisecond)
 	c.Eventually(func() bool { return log.Count(warning) == 1 }, "it is warned")

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,7 +24,7 @@ func TestProcessWithoutServerIsNotRemoved(t *testing.T) {
 	log := &logtest.Buffer{}
 	c := clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithPatience(time.Minute),
 		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 3 * time.Second}),
-		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
+		clustertest.WithLogger(log.Logger()))
 	nodetest.AwaitWatched(t, c, 2, 1)
 	ctx, client := etcdtest.Context(t), c.Client()
 	keys := inspect.Snapshot(c.Node(0).Cluster()).Keys
