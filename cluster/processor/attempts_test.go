@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // attempts counts the attempts of each event and makes some events fail.
@@ -82,11 +82,10 @@ func TestOneLineForAnEvent(t *testing.T) {
 		}
 		return nil
 	}}
-	var logged strings.Builder // read after Run has returned
+	var logged logtest.Buffer
 	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
 		Checkpoint: &processor.Memory{},
-		Backoff:    processor.Backoff{Min: time.Microsecond}, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged,
-			DisableTime: true})})
+		Backoff:    processor.Backoff{Min: time.Microsecond}, Logger: logged.Logger()})
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
 	end()
 	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
