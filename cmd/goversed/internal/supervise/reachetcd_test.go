@@ -3,30 +3,29 @@
 package supervise
 
 import (
-	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // A silent etcd is reported once, with the reason. A permanent error ends the attempts.
 func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"", "u"} {
-		var log bytes.Buffer
+		var log, quiet logtest.Buffer
 		cfg := validConfig()
 		cfg.Etcd.Username, cfg.Etcd.Password = user, user
-		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
+		cfg.Logger = log.Logger()
 		cfg.Timeout = time.Second
 		err := Run(cfg, nil)
 		require.Equal(t, ExitFailed, cli.ExitCode(err))
@@ -39,11 +38,11 @@ func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 		web := httptest.NewServer(http.NotFoundHandler())
 		defer web.Close()
 		cfg.Etcd.Address, cfg.Timeout = web.Listener.Addr().String(), 0
-		log.Reset()
+		cfg.Logger = quiet.Logger()
 		err = Run(cfg, nil)
 		require.Equal(t, ExitFailed, cli.ExitCode(err))
 		require.ErrorIs(t, err, connect.ErrNotEtcd)
-		require.Empty(t, log.String())
+		require.Empty(t, quiet.String())
 	}
 }
 
