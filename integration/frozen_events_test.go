@@ -56,9 +56,13 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 		}
 		return &all[i]
 	}
-	procs.Await(t, patience, "the events are recorded", func() (err error) {
-		if all, err = eventsOf(next); err == nil && of(event.SessionLost, old.Address) == nil {
-			err = errors.New("no session_lost")
+	procs.Await(t, patience, "the events are recorded", func() (err error) { // by several nodes
+		all, err = eventsOf(next)
+		for what, node := range map[event.Type]string{event.SessionLost: old.Address, event.LeaderLost: old.Address,
+			event.LeaderElected: next.Address, event.ClusterRecovered: next.Address} {
+			if err == nil && of(what, node) == nil {
+				err = fmt.Errorf("no %s", what)
+			}
 		}
 		return err
 	})

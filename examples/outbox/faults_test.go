@@ -44,12 +44,17 @@ func (s *testBed) faults(t *testing.T) {
 		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL,
 			"-ttl", "1"))
 	}
-	// leading returns the copy with the given token.
-	leading := func(token int64) *fault.Process {
+	// leading returns the copy with the given token. Its log may arrive later than what it publishes.
+	leading := func(token int64) (p *fault.Process) {
 		line := fmt.Sprintf("processor started: processor=outbox token=%d ", token)
-		i := slices.IndexFunc(copies, func(p *fault.Process) bool { return strings.Contains(p.Output(), line) })
-		require.GreaterOrEqual(t, i, 0, "nobody said %q", line)
-		return copies[i]
+		require.Eventually(t, func() bool {
+			i := slices.IndexFunc(copies, func(p *fault.Process) bool { return strings.Contains(p.Output(), line) })
+			if i >= 0 {
+				p = copies[i]
+			}
+			return i >= 0
+		}, patience, 5*time.Millisecond, "nobody said %q", line)
+		return p
 	}
 	// another waits until a publisher with a larger token has published.
 	another := func(token int64) {
