@@ -9,9 +9,8 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// diagnoseAfter is the time that etcd has to answer before the addresses are examined for a cause. It is short so
-// that a cause is soon reported.
-const diagnoseAfter = time.Second / 2
+// defaultDiagnoseAfter is short so that a cause is soon reported.
+const defaultDiagnoseAfter = time.Second / 2
 
 // noticeAfter is the time after diagnoseAfter at which OnWait is called although no cause was found yet.
 const noticeAfter = 300 * time.Millisecond
@@ -42,7 +41,7 @@ func (c Config) runQuestion(ctx context.Context, question func(ctx context.Conte
 	var seen *problem // read after look has ended
 	var look sync.WaitGroup
 	look.Go(func() {
-		if !wait.For(waiting, diagnoseAfter) {
+		if !wait.For(waiting, c.diagnoseAfter) {
 			return
 		}
 		p := c.diagnoseAddresses(looking, context.DeadlineExceeded)
@@ -57,7 +56,7 @@ func (c Config) runQuestion(ctx context.Context, question func(ctx context.Conte
 	})
 	if said.onWait != nil {
 		look.Go(func() {
-			if wait.For(waiting, diagnoseAfter+noticeAfter) {
+			if wait.For(waiting, c.diagnoseAfter+noticeAfter) {
 				said.reportWait(nil)
 			}
 		})

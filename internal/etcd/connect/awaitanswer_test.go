@@ -114,8 +114,14 @@ func TestOneCauseOneMessage(t *testing.T) {
 		for _, user := range []string{"", "u"} {
 			t.Run(strings.TrimSpace(name+" "+user), func(t *testing.T) {
 				t.Parallel()
-				warned, err := await(t, Config{Address: c.etcd, TLS: c.tls, Username: user, Password: user,
-					SettingNames: FlagNames})
+				cfg := Config{Address: c.etcd, TLS: c.tls, Username: user, Password: user, SettingNames: FlagNames}
+				if c.etcd != mute { // only silence is known by the end of a step
+					cfg.stepTimeout = noTimeout
+				}
+				if c.is == nil { // a slow answer is no outage
+					cfg.diagnoseAfter = noTimeout
+				}
+				warned, err := await(t, cfg)
 				if c.is == nil {
 					require.NoError(t, err)
 					return
@@ -133,7 +139,7 @@ func TestOneCauseOneMessage(t *testing.T) {
 func TestConnectSaysWhy(t *testing.T) {
 	t.Parallel()
 	closed := nowhere
-	cfg := Config{Address: closed, DialTimeout: 50 * time.Millisecond}
+	cfg := Config{Address: closed, DialTimeout: 50 * time.Millisecond, stepTimeout: noTimeout}
 	client, err := cfg.Connect(t.Context())
 	require.NoError(t, err, "without a user it does not connect yet")
 	require.NoError(t, ignoreCanceled(client.Close()))
@@ -194,7 +200,7 @@ func TestWhatEtcdRefusesAUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			warned, err := await(t, Config{Address: server.Endpoint(), Username: c.user, Password: c.password,
-				SettingNames: c.words})
+				SettingNames: c.words, diagnoseAfter: noTimeout})
 			require.Empty(t, warned)
 			require.ErrorIs(t, err, ErrDenied)
 			require.ErrorIs(t, err, c.cause)

@@ -47,6 +47,10 @@ type Config struct {
 	// client is an existing client. If it is foreign, its TLS configuration is not accessible.
 	client  *clientv3.Client
 	foreign bool
+
+	// Only tests set these two; 0 means the default.
+	diagnoseAfter time.Duration // the time that etcd has to answer before the addresses are examined for a cause
+	stepTimeout   time.Duration // limits each of the four steps of examining one address
 }
 
 // ForMade returns the settings with the client that their Connect has made, which AwaitAnswer uses and does not close.
@@ -64,6 +68,12 @@ func ForClient(client *clientv3.Client, log hclog.Logger) Config {
 func (c Config) withDefaults() Config {
 	if c.DialTimeout == 0 {
 		c.DialTimeout = 2 * time.Second
+	}
+	if c.diagnoseAfter == 0 {
+		c.diagnoseAfter = defaultDiagnoseAfter
+	}
+	if c.stepTimeout == 0 {
+		c.stepTimeout = defaultStepTimeout
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// stepTimeout limits each of the four steps of examining one address.
-const stepTimeout = 500 * time.Millisecond
+// defaultStepTimeout limits each of the four steps of examining one address.
+const defaultStepTimeout = 500 * time.Millisecond
 
 // diagnoseAddresses examines the addresses for the reason why etcd does not answer; err is the error of etcd's client,
 // which has no details. It returns the reason at the first address where it may pass, otherwise the one at the last
@@ -51,7 +51,7 @@ func (c Config) diagnoseAddress(ctx context.Context, address string) (cause, err
 	if _, _, err := net.SplitHostPort(hostPort); err != nil || !ok {
 		return unknownCause, nil
 	}
-	conn, err := dialAddress(ctx, hostPort)
+	conn, err := c.dialAddress(ctx, hostPort)
 	if err != nil {
 		return causeOfDial(err), err
 	}
@@ -64,9 +64,9 @@ func (c Config) diagnoseAddress(ctx context.Context, address string) (cause, err
 		if err != nil {
 			return unknownCause, err
 		}
-		return causeOverTLS(ctx, conn, hostPort, config)
+		return c.causeOverTLS(ctx, conn, hostPort, config)
 	}
-	return causeWithoutTLS(ctx, conn, hostPort), nil
+	return c.causeWithoutTLS(ctx, conn, hostPort), nil
 }
 
 // usesTLS reports whether the client speaks TLS. The first address decides for all.
@@ -77,8 +77,8 @@ func (c Config) usesTLS() bool {
 }
 
 // dialAddress connects to hostPort. The connection is closed when ctx ends.
-func dialAddress(ctx context.Context, hostPort string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: stepTimeout}
+func (c Config) dialAddress(ctx context.Context, hostPort string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: c.stepTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", hostPort)
 	if err != nil {
 		return nil, err
@@ -98,6 +98,9 @@ func (w *contextConn) Close() error {
 	w.detach()
 	return w.Conn.Close()
 }
+
+// startStep gives conn the time of one step.
+func (c Config) startStep(conn net.Conn) { _ = conn.SetDeadline(time.Now().Add(c.stepTimeout)) }
 
 // causeOfDial returns the reason why no connection was made.
 func causeOfDial(err error) cause {

@@ -27,19 +27,20 @@ func TestWhatIsThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(net.Conn)
 		cause  cause
+		step   time.Duration // it ends where the answer does not
 	}{
-		"HTTP/1":          {says("HTTP/1.0 505 HTTP Version Not Supported\r\n\r\n"), notEtcd},
-		"HTTP/0.9":        {says("<!DOCTYPE HTML>\n<html>\n</html>\n"), notEtcd},
-		"Redis":           {says("-ERR unknown command 'PRI', with args beginning with: \r\n"), notEtcd},
-		"HTTP/2":          {says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"), unknownCause},
-		"half a greeting": {says("\x00\x00\x06"), unknownCause},
-		"a closed door":   {func(net.Conn) {}, unknownCause},
-		"silence":         {says(""), silentServer},
+		"HTTP/1":          {says("HTTP/1.0 505 HTTP Version Not Supported\r\n\r\n"), notEtcd, noTimeout},
+		"HTTP/0.9":        {says("<!DOCTYPE HTML>\n<html>\n</html>\n"), notEtcd, noTimeout},
+		"Redis":           {says("-ERR unknown command 'PRI', with args beginning with: \r\n"), notEtcd, noTimeout},
+		"HTTP/2":          {says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"), unknownCause, noTimeout},
+		"half a greeting": {says("\x00\x00\x06"), unknownCause, 3 * time.Second},
+		"a closed door":   {func(net.Conn) {}, unknownCause, noTimeout},
+		"silence":         {says(""), silentServer, defaultStepTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := serveTCP(t, c.answer)
-			err := Config{Address: address}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
+			err := Config{Address: address, stepTimeout: c.step}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 			require.Equal(t, c.cause, causeOf(t, err))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
@@ -57,7 +58,8 @@ func causeOf(t *testing.T, err error) cause {
 func TestASlowEtcdIsEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
-	err := Config{Address: etcd.Endpoint()}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
+	err := Config{Address: etcd.Endpoint(), stepTimeout: noTimeout}.Explain(etcdtest.Context(t),
+		context.DeadlineExceeded, "")
 	require.Equal(t, unknownCause, causeOf(t, err))
 	require.EqualError(t, err, "etcd cannot be reached at "+etcd.Endpoint()+": check EtcdAddress and that etcd runs "+
 		"there (context deadline exceeded)")
@@ -86,7 +88,7 @@ func TestSeveralAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := Config{Address: c.etcd}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
+			err := Config{Address: c.etcd, stepTimeout: noTimeout}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 			require.Equal(t, c.cause, causeOf(t, err), err)
 			require.Equal(t, c.lasts, IsPermanent(err))
 			require.ErrorContains(t, err, "at "+c.at)
@@ -146,7 +148,7 @@ func TestAskDoesNotWaitForItsLook(t *testing.T) {
 		close(looked)
 		_, _ = io.Copy(io.Discard, conn)
 	})
-	cfg := Config{Address: address}
+	cfg := Config{Address: address, stepTimeout: noTimeout}
 	cut := false
 	err := cfg.Ask(etcdtest.Context(t), "", func(context.Context) error {
 		<-looked // the look is in progress
@@ -159,14 +161,14 @@ func TestAskDoesNotWaitForItsLook(t *testing.T) {
 
 func TestAskEndsWithWhatLasts(t *testing.T) {
 	t.Parallel()
-	web := startWeb(t)
-	err := Config{Address: web}.Ask(etcdtest.Context(t), "", func(ctx context.Context) error {
+	cfg := Config{Address: startWeb(t), stepTimeout: noTimeout}
+	err := cfg.Ask(etcdtest.Context(t), "", func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
 	require.ErrorIs(t, err, ErrNotEtcd)
 	// A server that answers as etcd meanwhile is etcd.
-	err = Config{Address: web}.Ask(etcdtest.Context(t), "", func(ctx context.Context) error {
+	err = cfg.Ask(etcdtest.Context(t), "", func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -201,7 +203,7 @@ func TestCertificatesThatWillBeOthers(t *testing.T) {
 	t.Parallel()
 	certificate, authority := newCertificate(t)
 	before := time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
-	early := Config{Address: startTLS(t, nowhere, serverTLS(certificate)),
+	early := Config{Address: startTLS(t, nowhere, serverTLS(certificate)), stepTimeout: noTimeout,
 		TLS: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12, Time: func() time.Time { return before }}}
 	err := early.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 	require.Equal(t, badCertificate, causeOf(t, err), err)
@@ -209,7 +211,7 @@ func TestCertificatesThatWillBeOthers(t *testing.T) {
 
 	replaced := serverTLS(certificate)
 	replaced.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, errors.New("no such key") }
-	err = Config{Address: startTLS(t, nowhere, replaced), TLS: &tls.Config{RootCAs: authority,
+	err = Config{Address: startTLS(t, nowhere, replaced), stepTimeout: noTimeout, TLS: &tls.Config{RootCAs: authority,
 		MinVersion: tls.VersionTLS12}}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 	require.Equal(t, unknownCause, causeOf(t, err), err)
 	require.False(t, IsPermanent(err), err)
@@ -219,7 +221,7 @@ func TestCertificatesThatWillBeOthers(t *testing.T) {
 // text.
 func TestConnectionThatIsCutOffIsNotPlain(t *testing.T) {
 	t.Parallel()
-	err := Config{Address: "https://" + serveTCP(t, func(net.Conn) {})}.Explain(etcdtest.Context(t),
-		context.DeadlineExceeded, "")
+	cfg := Config{Address: "https://" + serveTCP(t, func(net.Conn) {}), stepTimeout: noTimeout}
+	err := cfg.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 	require.Equal(t, unknownCause, causeOf(t, err), err)
 }

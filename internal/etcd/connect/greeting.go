@@ -6,21 +6,20 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
 )
 
 // causeWithoutTLS returns the reason why a connection without TLS fails, unknown if it does not fail. It closes
 // conn.
-func causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause {
-	said := greetServer(conn)
+func (c Config) causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause {
+	said := c.greetServer(conn)
 	_ = conn.Close() // a server that serves one connection at a time must be free for the next one
 	if said == replyHTTP2 {
 		return unknownCause
 	}
 	// A TLS server may answer plain text with plain text.
-	if again, err := dialAddress(ctx, hostPort); err == nil {
+	if again, err := c.dialAddress(ctx, hostPort); err == nil {
 		defer func() { _ = again.Close() }() // nothing was written
-		if answersTLS(again) {
+		if c.answersTLS(again) {
 			return speaksTLS
 		}
 	}
@@ -34,13 +33,13 @@ func causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause 
 }
 
 // greetsPlain reports whether a server at hostPort speaks HTTP/2 without TLS.
-func greetsPlain(ctx context.Context, hostPort string) bool {
-	conn, err := dialAddress(ctx, hostPort)
+func (c Config) greetsPlain(ctx context.Context, hostPort string) bool {
+	conn, err := c.dialAddress(ctx, hostPort)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
-	return greetServer(conn) == replyHTTP2
+	return c.greetServer(conn) == replyHTTP2
 }
 
 // greetingReply is a server's reply to the preface of HTTP/2, the protocol under gRPC.
@@ -54,8 +53,8 @@ const (
 )
 
 // greetServer sends the preface of HTTP/2 without TLS and returns the kind of reply.
-func greetServer(conn net.Conn) greetingReply {
-	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
+func (c Config) greetServer(conn net.Conn) greetingReply {
+	c.startStep(conn)
 	emptySettings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+emptySettings); err != nil {
 		return replyUnclear

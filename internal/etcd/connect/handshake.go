@@ -11,12 +11,11 @@ import (
 	"os"
 	"reflect"
 	"syscall"
-	"time"
 )
 
 // causeOverTLS returns the reason why a connection over TLS fails, unknown if it does not fail. It closes conn.
-func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls.Config) (cause, error) {
-	secure, err := shakeHands(conn, hostPort, config, "h2")
+func (c Config) causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls.Config) (cause, error) {
+	secure, err := c.shakeHands(conn, hostPort, config, "h2")
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case plain:
@@ -24,7 +23,7 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		// A proxy does the same when its etcd is gone.
 		_ = conn.Close()
-		if greetsPlain(ctx, hostPort) {
+		if c.greetsPlain(ctx, hostPort) {
 			return speaksPlain, nil
 		}
 		return unknownCause, fmt.Errorf("over TLS: %w", err)
@@ -32,7 +31,7 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 		return silentServer, nil
 	case isAlert(err):
 		_ = conn.Close() // a server that serves one connection at a time must be free for the next one
-		if only, refused := onlyHTTP1(ctx, hostPort, config); only {
+		if only, refused := c.onlyHTTP1(ctx, hostPort, config); only {
 			return notEtcd, err
 		} else if isUntrusted(refused) {
 			err = refused // the alert came before this error
@@ -42,7 +41,7 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	case err == nil:
 		// A server refuses a certificate only after the client has finished its part. If the server has
 		// finished too, it waits for the client to speak.
-		_ = conn.SetDeadline(time.Now().Add(stepTimeout))
+		c.startStep(conn)
 		_, err = secure.Read(make([]byte, 1))
 	}
 	switch {
@@ -55,7 +54,8 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 }
 
 // shakeHands begins TLS over conn as a client of etcd does, offering these protocols.
-func shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ...string) (*tls.Conn, error) {
+func (c Config) shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ...string) (*tls.Conn,
+	error) {
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -64,20 +64,20 @@ func shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ..
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(hostPort) // the name under which it was dialed
 	}
-	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
+	c.startStep(conn)
 	secure := tls.Client(conn, config)
 	return secure, secure.Handshake()
 }
 
 // onlyHTTP1 reports whether a server that refused HTTP/2, or failed for another reason, accepts HTTP/1. It
 // returns the error of the attempt.
-func onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, error) {
-	conn, err := dialAddress(ctx, hostPort)
+func (c Config) onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, error) {
+	conn, err := c.dialAddress(ctx, hostPort)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
-	secure, err := shakeHands(conn, hostPort, config, "h2", "http/1.1")
+	secure, err := c.shakeHands(conn, hostPort, config, "h2", "http/1.1")
 	return err == nil && secure.ConnectionState().NegotiatedProtocol == "http/1.1", err
 }
 
@@ -143,12 +143,12 @@ func isOutOfDate(err error) bool {
 }
 
 // answersTLS reports whether the server answers a TLS greeting with TLS.
-func answersTLS(conn net.Conn) bool {
+func (c Config) answersTLS(conn net.Conn) bool {
 	// Only the greeting is sent over this connection.
 	greeting := tls.Client(conn,
 		&tls.Config{InsecureSkipVerify: true, //nolint:gosec // see above
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
-	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
+	c.startStep(conn)
 	err := greeting.Handshake()
 	return err == nil || isAlert(err)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,9 @@ func TestMain(m *testing.M) {
 	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
+
+// noTimeout is a time-out that no test reaches, for what is certain to come on a busy machine too.
+const noTimeout = time.Hour
 
 // nowhere is an address of 127.0.0.1 at which no program listens.
 const nowhere = "127.0.0.1:1"
