@@ -350,10 +350,13 @@ func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) int {
 	require.Equal(t, 0, c.nodes[leader].Exit(t, longPatience))
 	require.Contains(t, c.nodes[leader].Output(), "etcd's leadership was handed over")
 	ended := time.Since(sent)
-	now, err := client.Status(requestContext(t), c.endpoint(others[0]))
-	require.NoError(t, err)
-	require.NotZero(t, now.Leader)
-	require.Greater(t, now.RaftTerm, term)
+	procs.Await(t, longPatience, "its member knows the next leader of etcd", func() error {
+		now, err := client.Status(requestContext(t), c.endpoint(others[0]))
+		if err == nil && (now.Leader == 0 || now.RaftTerm <= term) {
+			err = fmt.Errorf("leader %x in term %d", now.Leader, now.RaftTerm)
+		}
+		return err
+	})
 	procs.Await(t, longPatience, "a write succeeds", func() error {
 		_, err := client.Put(requestContext(t), "/written/last", "x")
 		return err

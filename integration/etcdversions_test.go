@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/node"
 )
 
@@ -58,6 +59,7 @@ func TestEtcdVersions(t *testing.T) {
 		requireEffectRunsOnce(t, a, b)
 
 		// Two members of three stand still: the sessions end at their deadlines, and nothing leads.
+		meter := pace.StartMeter(t)
 		frozen := members.Processes[0].Freeze(t)
 		members.Processes[1].Freeze(t)
 		for _, n := range nodes {
@@ -67,7 +69,7 @@ func TestEtcdVersions(t *testing.T) {
 		}
 		took := time.Since(frozen)
 		t.Logf("%v after etcd lost its majority no node leads", took)
-		require.LessOrEqual(t, took, versionsTTL+time.Second)
+		require.LessOrEqual(t, took, versionsTTL+meter.Scale(time.Second))
 		members.Processes[0].Thaw(t)
 		members.Processes[1].Thaw(t)
 		grown(t, token, awaitElected(t, nodes))

@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // eventsOf returns the events of a node's /cluster/events.
@@ -39,6 +40,7 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	old, next := nodes[0], nodes[1]
 	former := awaitAgreement(t, patience, nodes, old.Address, election, addresses(nodes)).Token
 
+	meter := pace.StartMeter(t)
 	frozen := old.Freeze(t)
 	st, _ := next.AwaitStatus(t, patience, "leads", leads)
 	led := time.Since(frozen)
@@ -77,7 +79,7 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 		require.GreaterOrEqual(t, e.Seconds, least.Seconds(), "%s: %v", what, *e)
 		require.LessOrEqual(t, e.Seconds, most.Seconds(), "%s: %v", what, *e)
 	}
-	about := 2 * time.Second
+	about := meter.Scale(2 * time.Second)
 	seconds(of(event.LeaderLost, old.Address), led-about, led+about, "it had been silent")
 	var elected *event.Event
 	for i := range all {

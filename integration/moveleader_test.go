@@ -26,6 +26,8 @@ const (
 	// movedTTL is so long that this process, on a machine busy with others, loses no session for lack of
 	// processor time.
 	movedTTL = 30 * time.Second
+	// movedNodesTTL is short, so that the nodes renew often, but outlives two renewals that come late.
+	movedNodesTTL = 6 * time.Second
 )
 
 // In ordinary operation a change of etcd's leader ends no session and no leadership, although renewals during
@@ -34,7 +36,7 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	// Runs alone: the sessions belong to this process, and if it is paused again and again, it loses them.
 	members := kit.StartMembers(t, procs.Etcd37, 3, 0)
 	all := strings.Join(members.Endpoints, ",")
-	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
+	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all, TTL: movedNodesTTL}, 2)
 	before := awaitAgreement(t, patience, nodes, nodes[0].Address, "election", nil)
 
 	var sessions []*etcdsession.Session

@@ -18,12 +18,15 @@ import (
 // outsider is the name of a candidate that is not a Goverse node.
 const outsider = "a plain program"
 
+// outsideTTL is so long that no node loses its place in the queue, on a busy machine neither.
+const outsideTTL = 6 * time.Second
+
 func TestPlainElectionTakesPart(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: outsideTTL}, 2)
 
 		session, err := concurrency.NewSession(etcd.Client(t, "", ""), concurrency.WithTTL(10))
 		require.NoError(t, err)
@@ -41,7 +44,7 @@ func TestPlainElectionTakesPart(t *testing.T) {
 		awaitAgreement(t, patience, nodes, nodes[0].Address, election, queued)
 
 		// One more node joins behind it.
-		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: outsideTTL})
 		watch.Add(last)
 		nodes = append(nodes, last)
 		queued = append(queued, last.Address)
@@ -60,14 +63,14 @@ func TestEtcdctlTakesPart(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: outsideTTL}, 2)
 		listener := kit.StartEtcdctl(t, etcd, "elect", "--listen", strings.TrimSuffix(queue, "/"))
 		listener.AwaitOutput(t, patience, nodes[0].Address)
 
 		candidate := kit.StartEtcdctl(t, etcd, "elect", strings.TrimSuffix(queue, "/"), outsider)
 		queued := append(addresses(nodes), outsider)
 		awaitAgreement(t, patience, nodes, nodes[0].Address, election, queued)
-		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: outsideTTL})
 		watch.Add(last)
 		nodes = append(nodes, last)
 		awaitAgreement(t, patience, nodes, nodes[0].Address, election, append(queued, last.Address))
@@ -96,7 +99,7 @@ func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won,
 		return equal("leader_id", st.LeaderID, outsider)
 	})
 	// Long enough for every renewal and retry of the node.
-	for time.Since(leading) < ttl {
+	for time.Since(leading) < outsideTTL {
 		st, err := last.Status(requestContext(t))
 		require.NoError(t, err)
 		require.False(t, st.IsLeader)

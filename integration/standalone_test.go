@@ -31,6 +31,7 @@ var (
 type aloneWorld struct {
 	*testing.T
 	endpoints string
+	ttl       time.Duration // of the processes
 	dir       string
 	records   []string
 	processes map[string]*procs.Process
@@ -41,8 +42,8 @@ type aloneWorld struct {
 
 func newAloneWorld(t *testing.T, endpoints string) *aloneWorld {
 	t.Helper()
-	w := &aloneWorld{T: t, endpoints: endpoints, dir: t.TempDir(), processes: map[string]*procs.Process{},
-		gaps: map[string][]time.Duration{}}
+	w := &aloneWorld{T: t, endpoints: endpoints, ttl: *aloneTTL, dir: t.TempDir(),
+		processes: map[string]*procs.Process{}, gaps: map[string][]time.Duration{}}
 	observer, runner, err := leaderelection.New(leaderelection.Config{EtcdAddress: endpoints, EtcdPrefix: alonePrefix,
 		TTL: *aloneTTL, Observer: true})
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func (w *aloneWorld) start(lies time.Duration) string {
 	record := filepath.Join(w.dir, id)
 	w.records = append(w.records, record)
 	p := kit.Start(w.T, id, os.Args[0], nil, []string{aloneEnv + "=" + aloneConfig{ID: id, Etcd: w.endpoints,
-		Record: record, TTL: *aloneTTL, Lies: lies}.encode(w.T)})
+		Record: record, TTL: w.ttl, Lies: lies}.encode(w.T)})
 	p.AwaitOutput(w.T, 30*time.Second, "started")
 	w.processes[id] = p
 	return id
@@ -105,7 +106,7 @@ func (w *aloneWorld) hitLeader(fault string, inject func(p *procs.Process)) {
 		p.Thaw(w.T)
 		return
 	}
-	code := p.Exit(w.T, 10*time.Second)
+	code := p.Exit(w.T, patience)
 	if fault == "SIGTERM" {
 		require.Zero(w.T, code, p.Output())
 	}
@@ -174,11 +175,13 @@ func TestElectionAloneBesideEtcdctlAndANode(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		w := newAloneWorld(t, etcd.Endpoint)
 		defer w.close()
+		w.ttl = longTTL // each keeps its place in the queue
 		queue := alonePrefix + "/leader"
 		first := w.start(0)
 		outside := kit.StartEtcdctl(t, etcd, "elect", queue, outsider)
 		w.awaitQueued(etcd, queue, 2)
-		node := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, Flags: []string{"--prefix", alonePrefix}})
+		node := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL,
+			Flags: []string{"--prefix", alonePrefix}})
 		w.awaitQueued(etcd, queue, 3)
 		last := w.start(0)
 		w.processes[outsider], w.processes[node.Address] = outside, node.Process
@@ -222,12 +225,12 @@ func TestElectionAloneJudgeSeesAnOverlap(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	w := newAloneWorld(t, etcd.Endpoint)
 	defer w.close()
-	liar := w.start(500 * time.Millisecond)
+	liar := w.start(3 * time.Second) // the other one needs some time to see that it leads
 	require.Equal(t, liar, w.leader(""))
 	w.start(0)
 	w.processes[liar].Signal(t, syscall.SIGTERM)
 	w.leader(liar)
-	require.Zero(t, w.processes[liar].Exit(t, 10*time.Second))
+	require.Zero(t, w.processes[liar].Exit(t, patience))
 	require.NotEmpty(t, w.judge().FindingsOf(history.Overlap))
 }
 
