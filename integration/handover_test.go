@@ -20,7 +20,7 @@ const handOver = 100 * time.Millisecond
 func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
-		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 3)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}, 3)
 		token := awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 
 		meter := pace.StartMeter(t)
@@ -41,7 +41,7 @@ func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 		}
 
 		// A node that joins later queues and takes no leadership away.
-		late := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		late := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL})
 		watch.Add(late)
 		nodes = append(nodes, late)
 		require.Equal(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)

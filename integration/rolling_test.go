@@ -111,7 +111,7 @@ func checkShardsSpread(t *testing.T, nodes []*procs.Node) error {
 func TestRollingRestart(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	client := etcd.Client(t, "", "")
-	cfg := procs.NodeConfig{Etcd: etcd.Endpoint}
+	cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL} // a session that is lost would move shards, too
 	nodes, watch := startNodes(t, cfg, rollingNodes)
 	maps := watchMaps(t, client)
 	procs.Await(t, patience, "the shards are spread", func() error { return checkShardsSpread(t, nodes) })
