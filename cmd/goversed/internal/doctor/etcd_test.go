@@ -156,7 +156,7 @@ func TestFarFromEtcd(t *testing.T) {
 		severity    diagnosis.Severity
 		says        []string
 	}{
-		"for crash detection": {100 * time.Millisecond, 2 * time.Second, diagnosis.Warning,
+		"for crash detection": {150 * time.Millisecond, 4 * time.Second, diagnosis.Warning,
 			[]string{"so far", "crash detection leaves a node here to its lease", "raise --ttl to"}},
 		"for sessions": {150 * time.Millisecond, time.Second, diagnosis.Problem,
 			[]string{"too slow for a TTL of 1s", "raise --ttl to"}},
