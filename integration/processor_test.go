@@ -28,6 +28,9 @@ var processorCycles = flag.Int("processor.cycles", 50,
 // workPatience is longer than a frozen worker keeps locks in the database.
 const workPatience = 30 * time.Second
 
+// lastingTTL is the TTL of workers that must not lose their sessions on a busy machine, in seconds.
+const lastingTTL = 6
+
 // workerWorld holds workers and the etcd and PostgreSQL that they share. The database serves to judge them.
 type workerWorld struct {
 	*testing.T
@@ -216,6 +219,7 @@ func theJudge(t *testing.T) {
 // one resigns, ends its processor, stops, or is killed.
 func standby(t *testing.T) {
 	f := newWorkerWorld(t)
+	f.cfg.TTL = lastingTTL
 	a := f.start()
 	f.startEvents()
 	f.awaitEffectBy(a)
@@ -282,6 +286,7 @@ func checkpointInEtcd(t *testing.T) {
 // Several workers attempt a side effect, and one executes it.
 func oneExecutes(t *testing.T) {
 	f := newWorkerWorld(t)
+	f.cfg.TTL = lastingTTL
 	workers := []*procs.Process{f.start(), f.start()}
 	for _, w := range workers {
 		w.AwaitOutput(t, workPatience, "part of the cluster")
