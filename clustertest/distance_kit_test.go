@@ -63,7 +63,7 @@ func TestNodeAtADistance(t *testing.T) {
 // TestNodeThatRefuses checks that a refusing node loses its connections, lives on, and is connected to again.
 func TestNodeThatRefuses(t *testing.T) {
 	t.Parallel()
-	c := New(t, 2, WithEntrances(), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
+	c := New(t, 2, WithTTL(30), WithEntrances(), detection(cluster.CrashDetection{GracePeriod: time.Second}))
 	watching(c, 2)
 	lease := c.Node(0).Lease()
 	c.Node(0).Refuse()

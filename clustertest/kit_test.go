@@ -36,7 +36,7 @@ func TestStopHandsOverAndANewNodeQueuesAtTheTail(t *testing.T) {
 
 func TestKillLeavesTheLease(t *testing.T) {
 	t.Parallel()
-	c := New(t, 2, WithTTL(1), detection(cluster.CrashDetection{Off: true}))
+	c := New(t, 2, detection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	key := c.keys.Candidate(int64(c.Node(0).Lease()))
 	c.Node(0).Kill()
@@ -47,7 +47,7 @@ func TestKillLeavesTheLease(t *testing.T) {
 
 func TestCutOffNodeGoesQuietAndComesBack(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(1))
+	c := New(t, 3)
 	c.WaitLeaderIs(c.Node(0).Address())
 	c.Node(0).Faults().CutOff()
 	require.Contains(t, c.Describe(), "cut off")
@@ -61,7 +61,7 @@ func TestCutOffNodeGoesQuietAndComesBack(t *testing.T) {
 
 func TestStoppedRenewalsEndTheSession(t *testing.T) {
 	t.Parallel()
-	c := New(t, 2, WithTTL(1))
+	c := New(t, 2)
 	lease := c.Node(1).Lease()
 	c.Node(1).Faults().StopRenewing()
 	c.Eventually(func() bool { return c.Node(1).Lease() != lease }, "the session is lost")
@@ -73,8 +73,8 @@ func TestStoppedRenewalsEndTheSession(t *testing.T) {
 func TestRequestsFailAreHeldAndLoseTheirAnswers(t *testing.T) {
 	c := New(t, 1)
 	n, key := c.Node(0), "/elsewhere/key"
-	put := func(value string) error {
-		ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	put := func(value string, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(patient(t), within)
 		defer cancel()
 		_, err := n.client.Put(ctx, key, value)
 		return err
@@ -90,18 +90,18 @@ func TestRequestsFailAreHeldAndLoseTheirAnswers(t *testing.T) {
 	broken := errors.New("broken")
 	n.Faults().FailNext(OpPut, broken, Putting(key))
 	require.NoError(t, func() error { _, err := n.client.Put(patient(t), "/elsewhere/other", ""); return err }())
-	require.ErrorIs(t, put("a"), broken)
+	require.ErrorIs(t, put("a", time.Minute), broken)
 	require.Empty(t, stored())
 
 	n.Faults().LoseAnswer(OpPut, Putting(key))
-	require.ErrorIs(t, put("b"), context.DeadlineExceeded)
+	require.ErrorIs(t, put("b", time.Second), context.DeadlineExceeded)
 	require.Equal(t, "b", stored())
 
 	held := n.Faults().HoldNext(OpPut, Putting(key))
 	require.Error(t, held.Release(patient(t)), "nothing was caught")
-	require.ErrorIs(t, put("c"), context.DeadlineExceeded)
+	require.ErrorIs(t, put("c", 50*time.Millisecond), context.DeadlineExceeded)
 	caught(t, held)
-	require.NoError(t, put("d"))
+	require.NoError(t, put("d", time.Minute))
 	require.NoError(t, held.Release(patient(t)))
 	require.Equal(t, "c", stored(), "the older request came through later")
 	require.Error(t, held.Release(patient(t)), "once")
