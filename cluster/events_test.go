@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // eventLog waits until the log, as read by a node, has a matching event. It returns that event and the whole log.
@@ -95,7 +96,7 @@ func TestEventsOfALeaderThatGivesWay(t *testing.T) {
 
 func TestEventsOfFaults(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 4)
+	c, meter := clustertest.New(t, 4), pace.StartMeter(t)
 	leader := c.Node(0)
 	c.WaitLeaderIs(leader.Address())
 	leader.Kill()
@@ -106,8 +107,8 @@ func TestEventsOfFaults(t *testing.T) {
 	lost, _ := eventLog(t, c.Node(1).Cluster(), "its term is over", of(event.LeaderLost, leader.Address()))
 	require.Equal(t, event.ReasonRemoved, lost.Reason)
 	elected, _ := eventLog(t, c.Node(1).Cluster(), "the next one leads", of(event.LeaderElected, c.Node(1).Address()))
-	require.InDelta(t, elected.Time.Sub(accused.Time).Seconds(), elected.Seconds, 0.2,
-		"from the accusation on, by two clocks at most")
+	require.InDelta(t, elected.Time.Sub(accused.Time).Seconds(), elected.Seconds,
+		meter.Scale(300*time.Millisecond).Seconds(), "from the accusation on, by the views of two nodes at most")
 	require.Positive(t, elected.Seconds)
 
 	c.RevokeLease(c.Node(1))

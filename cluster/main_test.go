@@ -17,12 +17,15 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
+// ttl is that of newCluster's sessions, in seconds. No test waits until one has passed.
+const ttl = 10
+
 // newCluster returns a cluster at address that is not started.
 func newCluster(t *testing.T, etcd *etcdtest.Server, address string, change ...func(*Config)) *Cluster {
 	t.Helper()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
 	require.NoError(t, err)
-	cfg := Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}
+	cfg := Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: ttl}
 	for _, c := range change {
 		c(&cfg)
 	}

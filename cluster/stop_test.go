@@ -23,7 +23,7 @@ func TestStopCutShort(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
-	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: ttl}, n)
 	require.NoError(t, err)
 	require.NoError(t, c.Start(etcdtest.Context(t)))
 	awaitLeader(t, c, c.address())
@@ -68,7 +68,7 @@ func TestStopWhileWorkGoesOn(t *testing.T) {
 	t.Parallel()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
-	c, err := NewClusterWithNode(Config{EtcdAddress: etcdtest.Start(t).Endpoint(), LeaderElectionTTL: 2,
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcdtest.Start(t).Endpoint(), LeaderElectionTTL: ttl,
 		WorkTimeout: 50 * time.Millisecond}, n)
 	require.NoError(t, err)
 	ctx := etcdtest.Context(t)
