@@ -63,10 +63,10 @@ func TestLeastRightsOfAnElectionAlone(t *testing.T) {
 		if r.Right == access.ReadWrite {
 			grant(r, access.Read)
 		}
-		_, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone", TTL: time.Second,
+		_, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone",
 			RequestTimeout: time.Second})
 		require.NoError(t, err)
-		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err = runner.Start(soon)
 		cancel()
 		require.ErrorIs(t, err, leaderelection.ErrEtcdDenied, r)
