@@ -21,7 +21,7 @@ import (
 
 var (
 	calledBackDrains = flag.Int("calledbackdrains", 5, "how many drains there are while objects are called back")
-	calledBackWithin = flag.Duration("calledbackwithin", 5*time.Second, "how long a drain or a call may take there; 1s "+
+	calledBackWithin = flag.Duration("calledbackwithin", 8*time.Second, "how long a drain or a call may take there; 1s "+
 		"on a machine that does nothing else. One that waits in vain takes 10s")
 )
 

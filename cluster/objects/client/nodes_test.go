@@ -331,7 +331,7 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 
 	// While a node does not answer, it may belong to the cluster.
 	down, mute := refusing(t), silent(t)
-	ctx, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(patient(t), 2*time.Second)
 	defer cancel()
 	_, err = client.Dial(ctx, client.Config{Addresses: []string{address, down, mute}, Prefix: "/other"})
 	require.ErrorIs(t, err, client.ErrOtherCluster)

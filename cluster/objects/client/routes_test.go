@@ -190,7 +190,7 @@ func TestNoRoutesAndBrokenOnes(t *testing.T) {
 	n := newScripted(t)
 	dial := func(part string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeoutCause(patient(t), 500*time.Millisecond, errOwn)
+		ctx, cancel := context.WithTimeoutCause(patient(t), time.Second, errOwn)
 		defer cancel()
 		_, err := client.DialRestless(ctx, client.Config{Addresses: []string{n.address}})
 		require.ErrorContains(t, err, part)

@@ -58,7 +58,7 @@ func TestMutualTLS(t *testing.T) {
 		"plain text":     nil,
 		"no certificate": {grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: trusted}))},
 	} {
-		ctx, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(patient(t), 2*time.Second)
 		defer cancel()
 		_, err = client.Dial(ctx, client.Config{Addresses: addresses, DialOptions: options})
 		require.ErrorIs(t, err, context.DeadlineExceeded, name)

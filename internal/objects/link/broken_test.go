@@ -47,7 +47,7 @@ func TestAServerThatIsKilled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := p.Call(patient(t), s.address, to(nil))
 		return err == nil
-	}, 5*time.Second, 5*time.Millisecond, "a server at the address works again")
+	}, patience, 5*time.Millisecond, "a server at the address works again")
 }
 
 func TestANodeThatNeverWas(t *testing.T) {
