@@ -136,7 +136,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
-		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond,
+		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 1500 * time.Millisecond,
 			Rest: time.Minute}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	accused := c.Node(0)

@@ -110,7 +110,7 @@ func TestGoneByItself(t *testing.T) {
 	require.ErrorIs(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"), ErrChanged)
 
 	s = newTestBed(t)
-	s.accuser.GracePeriod = 300 * time.Millisecond
+	s.accuser.GracePeriod = time.Second
 	removed := make(chan error, 1)
 	go func() { removed <- s.accuser.RemoveMember(s.ctx, s.accused, "refused") }()
 	accusation := s.client.Watch(s.ctx, s.keys.Accusation("a:1", "x"), clientv3.WithRev(1))
