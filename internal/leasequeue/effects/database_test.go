@@ -18,7 +18,7 @@ import (
 // The pattern of the package comment: an attempt loses its session halfway, and is given up in the database.
 // Then its transaction can no longer commit; or it has committed, and the database says so.
 func TestADatabaseSaysWhatIsTrue(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	db := pgserver.StartForTest(t)
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(s.ctx, db.URL())

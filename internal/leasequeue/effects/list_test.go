@@ -39,7 +39,7 @@ func (s *testBed) list(q once.Query) (names []string, more bool) {
 
 // Look shows an effect from the start of an attempt to its resolution.
 func TestLook(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	_, err := effects.ReadState(s.ctx, s.client, s.keys, "invoice")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	_, err = effects.ReadState(s.ctx, s.client, s.keys, "")

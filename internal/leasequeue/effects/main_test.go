@@ -29,6 +29,12 @@ type process struct {
 
 func newTestBed(t *testing.T) *testBed {
 	t.Helper()
+	return newTestBedOf(t, testbed.LongTTL)
+}
+
+// newShortTestBed is newTestBed for tests in which sessions are lost.
+func newShortTestBed(t *testing.T) *testBed {
+	t.Helper()
 	return newTestBedOf(t, testbed.ShortTTL)
 }
 

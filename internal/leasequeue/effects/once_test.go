@@ -121,7 +121,7 @@ func (s *testBed) cutDown(name string) (end func() error) {
 }
 
 func TestCrashInTheMiddleIsUnknown(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -147,7 +147,7 @@ func TestCrashInTheMiddleIsUnknown(t *testing.T) {
 }
 
 func TestResolvedAsNotTakenPlace(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -166,7 +166,7 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 
 // A session that is lost meanwhile costs Resolve only its entry in the queue.
 func TestResolvedWhileTheSessionIsLost(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	require.PanicsWithValue(t, "oops", func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -275,7 +275,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 // An entry that is lost before the effect began is replaced, even if this process does not know yet that its
 // session is over.
 func TestSessionLostBeforeItBegan(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
 	putting := etcdfault.Putting(s.keys.EffectMark("e"))
 	s.a.Faults.FailNext(etcdfault.OpTxn, errRefused, func(r etcdfault.Request) bool {

@@ -52,7 +52,7 @@ func TestAnswerAndLooksAreLost(t *testing.T) {
 // A resolution that cannot be written is retried until the process ends. One that was committed is recognized
 // by the next session.
 func TestResolveWhileSessionsEnd(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
 	key := s.keys.EffectMark("lost")
 	s.a.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(key))

@@ -30,8 +30,20 @@ type testBed struct {
 }
 
 func newTestBed(t *testing.T) *testBed {
+	t.Helper()
+	return newTestBedOf(t, testbed.LongTTL)
+}
+
+// newShortTestBed is newTestBed for tests that wait for the end of a session, or for the repair every third of a TTL.
+func newShortTestBed(t *testing.T) *testBed {
+	t.Helper()
+	return newTestBedOf(t, testbed.ShortTTL)
+}
+
+func newTestBedOf(t *testing.T, ttl time.Duration) *testBed {
+	t.Helper()
 	t.Parallel()
-	s := &testBed{TestBed: testbed.New(t, testbed.ShortTTL)}
+	s := &testBed{TestBed: testbed.New(t, ttl)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
 	s.a, s.b = start(s.TestBed), start(s.TestBed)
 	s.entering, s.leaving = etcdfault.Putting(s.locks.QueuePrefix("it")), etcdfault.Deleting(s.locks.QueuePrefix("it"))
@@ -118,7 +130,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 
 // A caller that gives up before etcd has answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	late := s.a.Faults.HoldNext(etcdfault.OpTxn, s.entering)
 	ctx, cancel := context.WithCancel(s.ctx)
 	failed := make(chan error, 1)
@@ -152,7 +164,7 @@ func TestTriedInVain(t *testing.T) {
 }
 
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	first := s.b.Keeper.Current()
 	for _, p := range []*process{s.b, s.a} {
@@ -178,7 +190,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 // A holder that is paused for longer than its TTL is no longer the holder when it continues, and cannot write
 // under its token.
 func TestPausedHolderCannotWrite(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.a.Faults.CutOff()
 	got := <-next
@@ -199,7 +211,7 @@ func TestPausedHolderCannotWrite(t *testing.T) {
 }
 
 func TestKeyOfTheHolderIsDeleted(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h := s.acquire(s.a)
 	_, err := s.client.Delete(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -211,7 +223,7 @@ func TestKeyOfTheHolderIsDeleted(t *testing.T) {
 }
 
 func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	gone, err := s.client.Delete(s.ctx, s.queue()[1])
 	require.NoError(t, err)
@@ -223,7 +235,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 
 // A silent watch does not keep a lock from the next entry.
 func TestWatchThatIsSilent(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.b.Faults.FreezeWatch()
 	require.NoError(t, h.Release(s.ctx))
@@ -235,7 +247,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 
 // A key among the locks, on this process's lease, that was not requested, is deleted.
 func TestKeyThatNobodyAskedFor(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 	_, err := s.client.Put(s.ctx, s.locks.QueuePrefix("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
 	require.NoError(t, err)
@@ -246,7 +258,7 @@ func TestKeyThatNobodyAskedFor(t *testing.T) {
 // A session that is suspended for a moment loses its locks. Their keys stay until the holder has ended its
 // work.
 func TestSuspendedSession(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	mine := s.queue()[0]
 	s.a.Faults.CutOff()
@@ -293,7 +305,7 @@ func TestRefused(t *testing.T) {
 
 // A holder is notified when etcd refuses its release. The lock is free as soon as etcd allows it.
 func TestReleaseRefused(t *testing.T) {
-	s := newTestBed(t)
+	s := newShortTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	s.a.Faults.FailNext(etcdfault.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
