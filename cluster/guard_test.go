@@ -130,7 +130,7 @@ func TestShardTransactions(t *testing.T) {
 func TestLockTransactions(t *testing.T) {
 	t.Parallel()
 	ctx := etcdtest.Context(t)
-	c := clustertest.New(t, 1)
+	c := clustertest.New(t, 1, clustertest.WithTTL(10)) // the node looks for its keys a third of that later
 	n := c.Node(0)
 	commit := func(held lock.Held) (*clientv3.TxnResponse, error) {
 		return held.Txn(ctx).If(clientv3.Compare(clientv3.Version("/under/lock"), "=", 0)).
