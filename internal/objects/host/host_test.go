@@ -178,7 +178,7 @@ func TestPanicDropsTheObject(t *testing.T) {
 }
 
 func TestFactories(t *testing.T) {
-	s := newSite(t, func(c *Config) { c.ActivationTimeout = 50 * time.Millisecond })
+	s := newSite(t, func(c *Config) { c.ActivationTimeout = 300 * time.Millisecond })
 	release := make(chan struct{})
 	s.world.OnActivate = func(ctx context.Context, o *objects.Object) error {
 		switch o.Key() {
