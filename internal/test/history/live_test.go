@@ -35,7 +35,8 @@ type live struct {
 
 // newLive starts the nodes; alter may replace the Node by which each is sampled.
 func newLive(t *testing.T, alter func(Node) Node) *live {
-	l := &live{Cluster: clustertest.New(t, 3, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	l := &live{Cluster: clustertest.New(t, 3, clustertest.WithTTL(5), clustertest.WithConfig(func(_ int,
+		cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: liveShards, Window: 20 * time.Millisecond}
 	})), t: t}
 	l.rec = NewRecorder(&l.text, "test")
