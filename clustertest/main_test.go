@@ -10,9 +10,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(m)
+}
 
 // patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {

@@ -11,7 +11,10 @@ import (
 	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	leaktest.Main(m)
+}
 
 // patient returns a context that ends with the test, or earlier if the test hangs.
 func patient(t *testing.T) context.Context {

@@ -15,9 +15,13 @@ import (
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(m)
+}
 
 func testKeys(t *testing.T) state.Keys {
 	t.Helper()
@@ -142,6 +146,7 @@ func TestFrozenWatchIsFoundOut(t *testing.T) {
 // Writes outside the range advance etcd's revision and bring no event. A progress report suffices, and nothing
 // is read anew.
 func TestRevisionsElsewhereAreNoLag(t *testing.T) {
+	t.Parallel()
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	const lag = 600 * time.Millisecond // four times what etcd itself may take for the report
@@ -226,6 +231,7 @@ func TestOtherHistoryIsTold(t *testing.T) {
 // The range was quiet, and the process knows the old history from elsewhere (a renewal's read). The restored
 // etcd is behind that, though not behind the snapshot. One rebuild detects it, and no other follows.
 func TestOtherHistoryOfAQuietRange(t *testing.T) {
+	t.Parallel()
 	keys := testKeys(t)
 	ctx := etcdtest.Context(t)
 	client := etcdtest.Client(t)

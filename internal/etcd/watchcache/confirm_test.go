@@ -19,6 +19,7 @@ import (
 // A view is fresh while no lease in it is older than etcd's raft term. If it is not, Confirm finds changes that
 // the watch has not delivered, and waits for lingering members if requested.
 func TestFreshAndConfirm(t *testing.T) {
+	t.Parallel()
 	plain, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	register := func(term uint64) {

@@ -91,6 +91,7 @@ func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *lo
 
 // While others write, a small read shows that nothing is missing. The log reports the proxy once.
 func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
+	t.Parallel()
 	w := &proxyWatcher{}
 	m, client, log := behindAProxy(t, w)
 	ctx, keys := etcdtest.Context(t), testKeys(t)
@@ -114,6 +115,7 @@ func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 // The proxy may lose a watch without a notification. A comparison then detects the change, whether a key was
 // added or deleted.
 func TestWatchThatAProxyLostIsFoundOut(t *testing.T) {
+	t.Parallel()
 	w := &proxyWatcher{}
 	m, client, _ := behindAProxy(t, w)
 	ctx, keys := etcdtest.Context(t), testKeys(t)
@@ -182,6 +184,7 @@ func TestDeadWatchMovesOver(t *testing.T) {
 // If another etcd answers each watch than the reads, for whatever reason, the cluster is read again a few
 // times, and then about as often as a watch may lag.
 func TestReadsAgainAreFew(t *testing.T) {
+	t.Parallel()
 	m, _, _ := behindAProxy(t, &proxyWatcher{id: 7})
 	began := time.Now()
 	<-time.After(20 * proxyLag)

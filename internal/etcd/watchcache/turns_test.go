@@ -62,6 +62,7 @@ func (w turnsWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 // The good endpoint gets the read and the bad one the watch, and the next read goes to the good one again: the
 // mirror has to break that cycle.
 func TestBadEndpointOfTwo(t *testing.T) {
+	t.Parallel()
 	for first := range 2 {
 		client, keys := etcdtest.Client(t), testKeys(t)
 		pairs := &turns{sent: first}

@@ -78,6 +78,7 @@ type hookedTerm struct {
 func (l hookedTerm) Txn(context.Context) clientv3.Txn { l.before(); return l }
 
 func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
+	t.Parallel()
 	c := clustertest.New(t, 0)
 	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
@@ -135,6 +136,7 @@ func TestFollowFindsForeignHands(t *testing.T) {
 
 // TestFollowThatMissesTheEndSaysSo checks that Follow returns an error if it cannot catch up.
 func TestFollowThatMissesTheEndSaysSo(t *testing.T) {
+	t.Parallel()
 	etcd, err := etcdtest.StartWith(t.Context(), etcdtest.Config{})
 	require.NoError(t, err)
 	g := NewRecorder(&recordedOutput{}, "test").Register("a", etcd.Client(), key)

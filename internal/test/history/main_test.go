@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 // childFile is the environment variable that turns a process into a child that records into the named file.
@@ -16,6 +18,7 @@ func TestMain(m *testing.M) {
 		runChild(path)
 		return
 	}
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

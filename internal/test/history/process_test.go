@@ -16,6 +16,7 @@ import (
 // TestStoppedAndKilledProcess stops a child, continues it, and kills it. The child's times match those of this
 // process, also across the stop, and its file has its answers up to the end.
 func TestStoppedAndKilledProcess(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "child.jsonl")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFile+"="+path)

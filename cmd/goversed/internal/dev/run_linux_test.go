@@ -166,7 +166,7 @@ func TestRunKillsLeadersAndMeasures(t *testing.T) {
 }
 
 func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
-	r := startRun(t, Config{Nodes: 2, For: 15 * time.Second}) // time for all of it on a busy machine
+	r := startRun(t, Config{Nodes: 2, For: 10 * time.Second}) // time for all of it on a busy machine
 	first := r.out.awaitMatch(t, `(\S+) started: process (\d+)`)
 	r.out.awaitMatch(t, `(?ms)\S+ joined$.*\S+ joined$`)
 	r.out.awaitMatch(t, `(?s)8192 shards assigned to [^\n]+\n.*all 8192 shards are served`)
@@ -177,7 +177,7 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 	r.out.awaitMatch(t, `(?s)replaced: process .* `+regexp.QuoteMeta(first[1])+` joined`)
 	require.NoError(t, r.waitStopped(t))
 	text := r.out.String()
-	require.Contains(t, text, "15s are over, stopping")
+	require.Contains(t, text, "10s are over, stopping")
 	require.NotContains(t, text, "killed;", "a summary of nothing")
 	require.NotContains(t, text, "killing what has not stopped")
 	require.Regexp(t, `handed over: \S+ is stopping|no leader: \S+ is stopping`, text)
