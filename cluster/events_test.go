@@ -108,7 +108,7 @@ func TestEventsOfFaults(t *testing.T) {
 	require.Equal(t, event.ReasonRemoved, lost.Reason)
 	elected, _ := eventLog(t, c.Node(1).Cluster(), "the next one leads", of(event.LeaderElected, c.Node(1).Address()))
 	require.InDelta(t, elected.Time.Sub(accused.Time).Seconds(), elected.Seconds,
-		meter.Scale(300*time.Millisecond).Seconds(), "from the accusation on, by the views of two nodes at most")
+		meter.Scale(200*time.Millisecond).Seconds(), "from the accusation on, by the views of two nodes at most")
 	require.Positive(t, elected.Seconds)
 
 	c.RevokeLease(c.Node(1))

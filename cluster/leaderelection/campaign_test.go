@@ -130,8 +130,11 @@ func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
+	meter := pace.StartMeter(t)
 	for _, n := range c.Nodes() {
 		before := createRevision(t, c, n)
+		meter.StartLap()
+		altered := time.Now()
 		_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Candidate(int64(n.Lease())), "somebody:1")
 		require.NoError(t, err) // another value, and no lease
 		c.Eventually(func() bool {
@@ -139,6 +142,7 @@ func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
 			return err == nil && len(resp.Kvs) == 1 && string(resp.Kvs[0].Value) == n.Address() &&
 				clientv3.LeaseID(resp.Kvs[0].Lease) == n.Lease() && resp.Kvs[0].CreateRevision == before
 		}, "the key of %s is right again, at its place", n.Address())
+		require.Less(t, time.Since(altered), meter.Scale(time.Second))
 	}
 }
 

@@ -13,12 +13,13 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/test/pgserver"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 // The pattern of the package comment: an attempt loses its session halfway, and is given up in the database.
 // Then its transaction can no longer commit; or it has committed, and the database says so.
 func TestADatabaseSaysWhatIsTrue(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	db := pgserver.StartForTest(t)
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(s.ctx, db.URL())

@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/state/format"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 // Marks keep the fields that this release does not know, and an effect with a mark in a newer format does not run.
 func TestMarksMixWithNewerReleases(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	put := func(name, value string) {
 		_, err := s.client.Put(s.ctx, s.keys.EffectMark(name), value)
 		require.NoError(t, err)

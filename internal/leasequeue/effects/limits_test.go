@@ -10,12 +10,13 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 // Every caller gets the same answer: the one that runs the effect, the same process later, another process, and
 // one that starts afterwards. Older marks, which do not record a dropped value, can still be read.
 func TestLimitsAreTheSameForEveryCaller(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	returns := func(value string) func(context.Context, int64) ([]byte, error) {
 		return func(context.Context, int64) ([]byte, error) { return []byte(value), nil }
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 func (s *testBed) look(name string) once.Standing {
@@ -39,7 +40,7 @@ func (s *testBed) list(q once.Query) (names []string, more bool) {
 
 // Look shows an effect from the start of an attempt to its resolution.
 func TestLook(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	_, err := effects.ReadState(s.ctx, s.client, s.keys, "invoice")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	_, err = effects.ReadState(s.ctx, s.client, s.keys, "")
@@ -93,7 +94,7 @@ func TestLook(t *testing.T) {
 
 // Other entries in an effect's queue are not mistaken for the attempt.
 func TestLookWhileOthersQueue(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	require.Panics(t, func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -105,7 +106,7 @@ func TestLookWhileOthersQueue(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	names, more := s.list(once.Query{Limit: 5})
 	require.Empty(t, names)
 	require.False(t, more)
@@ -164,7 +165,7 @@ func TestList(t *testing.T) {
 
 // More marks than a request reads, and more than a transaction does.
 func TestListPages(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	settled, err := s.client.Grant(s.ctx, 3600)
 	require.NoError(t, err)
 	var all, open []string

@@ -27,18 +27,7 @@ type process struct {
 	*effects.Effects
 }
 
-func newTestBed(t *testing.T) *testBed {
-	t.Helper()
-	return newTestBedOf(t, testbed.LongTTL)
-}
-
-// newShortTestBed is newTestBed for tests in which sessions are lost.
-func newShortTestBed(t *testing.T) *testBed {
-	t.Helper()
-	return newTestBedOf(t, testbed.ShortTTL)
-}
-
-func newTestBedOf(t *testing.T, ttl time.Duration) *testBed {
+func newTestBed(t *testing.T, ttl time.Duration) *testBed {
 	t.Helper()
 	t.Parallel()
 	s := &testBed{TestBed: testbed.New(t, ttl)}

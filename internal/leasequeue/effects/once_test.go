@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 var errRefused = errors.New("the mail server is away")
@@ -32,7 +33,7 @@ func counts(n *atomic.Int32, value string) func(context.Context, int64) ([]byte,
 func never(context.Context, int64) ([]byte, error) { panic("it took place already") }
 
 func TestManyTryAndOneRuns(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	var n, ran atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -64,7 +65,7 @@ func TestManyTryAndOneRuns(t *testing.T) {
 
 // A nil function leaves nothing behind, and closed effects say so without asking etcd.
 func TestRefusedAtOnce(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	_, err := s.a.Once(s.ctx, "mail", nil)
 	require.ErrorContains(t, err, `effect "mail": the function is nil`)
 	_, err = effects.ReadState(s.ctx, s.client, s.keys, "mail")
@@ -77,7 +78,7 @@ func TestRefusedAtOnce(t *testing.T) {
 }
 
 func TestFailureIsTriedAgain(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	var first int64
 	_, err := s.a.Once(s.ctx, "mail", func(_ context.Context, token int64) ([]byte, error) {
 		first = token
@@ -121,7 +122,7 @@ func (s *testBed) cutDown(name string) (end func() error) {
 }
 
 func TestCrashInTheMiddleIsUnknown(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -147,7 +148,7 @@ func TestCrashInTheMiddleIsUnknown(t *testing.T) {
 }
 
 func TestResolvedAsNotTakenPlace(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -166,7 +167,7 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 
 // A session that is lost meanwhile costs Resolve only its entry in the queue.
 func TestResolvedWhileTheSessionIsLost(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	require.PanicsWithValue(t, "oops", func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -187,7 +188,7 @@ func TestResolvedWhileTheSessionIsLost(t *testing.T) {
 }
 
 func TestPanicIsUnknown(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	require.PanicsWithValue(t, "oops", func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -197,7 +198,7 @@ func TestPanicIsUnknown(t *testing.T) {
 
 // The answer to either write of the mark is lost. The effect runs once, and that is known.
 func TestAnswersAreLost(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	var n atomic.Int32
 	mark := etcdfault.Putting(s.keys.EffectMark("e"))
 	s.a.Faults.LoseAnswer(etcdfault.OpTxn, mark)
@@ -215,7 +216,7 @@ func TestAnswersAreLost(t *testing.T) {
 
 // A write of the mark that reaches etcd after the end changes nothing.
 func TestLateWriteIsRefused(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	late := s.a.Faults.HoldNext(etcdfault.OpTxn, etcdfault.Putting(s.keys.EffectMark("e")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
@@ -239,7 +240,7 @@ func TestLateWriteIsRefused(t *testing.T) {
 // A caller that gives up while the first write of the mark is in flight takes it back, whenever it reaches
 // etcd: the effect did not begin, and all later callers know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	leaving := etcdfault.Deleting(s.keys.Effects().Root())
 	for name, before := range map[string]etcdfault.Match{
 		"before it is taken back": etcdfault.Putting(s.keys.EffectMark("before it is taken back")),
@@ -275,7 +276,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 // An entry that is lost before the effect began is replaced, even if this process does not know yet that its
 // session is over.
 func TestSessionLostBeforeItBegan(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
 	putting := etcdfault.Putting(s.keys.EffectMark("e"))
 	s.a.Faults.FailNext(etcdfault.OpTxn, errRefused, func(r etcdfault.Request) bool {
@@ -292,7 +293,7 @@ func TestSessionLostBeforeItBegan(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
@@ -314,7 +315,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 
 // A time-out of a request to etcd is not the caller's time-out, and the error says so.
 func TestEtcdThatDoesNotAnswer(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	s.a.Faults.HoldNext(etcdfault.OpGet, etcdfault.Getting(s.keys.EffectMark("e")))
 	_, err := s.a.Once(s.ctx, "e", never)
 	require.ErrorContains(t, err, `read the mark of effect "e": etcd did not answer within 1s: `)
@@ -331,7 +332,7 @@ func TestUnknownErrorIsOneLine(t *testing.T) {
 }
 
 func TestMarksExpire(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	var n atomic.Int32
 	for i := range 3 {
 		_, err := s.a.Once(s.ctx, fmt.Sprint(i), counts(&n, ""))
@@ -365,7 +366,7 @@ func (s *testBed) lease(name string) int64 {
 
 // When a lease ends, etcd deletes its marks in one step, so they must be few.
 func TestFewMarksShareALease(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	const many, workers = effects.MarksPerLease + 20, 20
 	var wg sync.WaitGroup
 	var n atomic.Int32
@@ -388,7 +389,7 @@ func TestFewMarksShareALease(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	_, err := s.a.Once(s.ctx, "", never)
 	require.ErrorIs(t, err, lifecycle.ErrBadName)
 	_, err = s.client.Put(s.ctx, s.keys.EffectMark("e"), "not json")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/clustertest/fault/etcdfault"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 // unknown leaves an attempt with an unknown outcome.
@@ -28,7 +29,7 @@ func (s *testBed) unknown(t *testing.T, name string) (token int64) {
 
 // The answer is lost, and then the read that looks for the outcome, twice. The write is still found.
 func TestAnswerAndLooksAreLost(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	lose := func(key string, before int32) {
 		var looks atomic.Int32
 		s.a.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(key))
@@ -52,7 +53,7 @@ func TestAnswerAndLooksAreLost(t *testing.T) {
 // A resolution that cannot be written is retried until the process ends. One that was committed is recognized
 // by the next session.
 func TestResolveWhileSessionsEnd(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
 	key := s.keys.EffectMark("lost")
 	s.a.Faults.LoseAnswer(etcdfault.OpTxn, etcdfault.Putting(key))
@@ -86,7 +87,7 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 
 // Whenever its context ends, Once and Resolve return the cause.
 func TestCauseOfTheContext(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	for i, at := range []struct {
 		op etcdfault.Op
 		by func(prefix string) etcdfault.Match

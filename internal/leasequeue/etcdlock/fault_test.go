@@ -29,18 +29,7 @@ type testBed struct {
 	entering, leaving etcdfault.Match // the queue
 }
 
-func newTestBed(t *testing.T) *testBed {
-	t.Helper()
-	return newTestBedOf(t, testbed.LongTTL)
-}
-
-// newShortTestBed is newTestBed for tests that wait for the end of a session, or for the repair every third of a TTL.
-func newShortTestBed(t *testing.T) *testBed {
-	t.Helper()
-	return newTestBedOf(t, testbed.ShortTTL)
-}
-
-func newTestBedOf(t *testing.T, ttl time.Duration) *testBed {
+func newTestBed(t *testing.T, ttl time.Duration) *testBed {
 	t.Helper()
 	t.Parallel()
 	s := &testBed{TestBed: testbed.New(t, ttl)}
@@ -76,7 +65,7 @@ func (s *testBed) wait(p *process) <-chan lock.Held {
 func (s *testBed) queue() []string { s.Helper(); return s.KeysWithPrefix(s.locks.QueuePrefix("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	s.a.Faults.LoseAnswer(etcdfault.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.Len(t, s.queue(), 1, "it was made once")
@@ -89,7 +78,7 @@ func TestAnswerToAcquireIsLost(t *testing.T) {
 // An abandoned request reaches etcd after another request has acquired the lock. It must not leave a key, which
 // would block the queue.
 func TestLateAcquireIsRefused(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	late := s.a.Faults.HoldNext(etcdfault.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.NoError(t, late.Release(s.ctx))
@@ -99,7 +88,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 }
 
 func TestAnswerToReleaseIsLost(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 2 { // to the first attempt, and to the one after it
@@ -112,7 +101,7 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 // A release with a context that has ended happens all the same, as soon as etcd answers. A second Release waits
 // for that.
 func TestReleaseIsNotTakenBack(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	held := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving)
@@ -130,7 +119,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 
 // A caller that gives up before etcd has answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	late := s.a.Faults.HoldNext(etcdfault.OpTxn, s.entering)
 	ctx, cancel := context.WithCancel(s.ctx)
 	failed := make(chan error, 1)
@@ -148,7 +137,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 
 // A failed TryAcquire blocks no other caller once it has returned.
 func TestTriedInVain(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.b)
 	late := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving)
 	_, ok, err := s.a.TryAcquire(s.ctx, "it")
@@ -164,7 +153,7 @@ func TestTriedInVain(t *testing.T) {
 }
 
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	first := s.b.Keeper.Current()
 	for _, p := range []*process{s.b, s.a} {
@@ -190,7 +179,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 // A holder that is paused for longer than its TTL is no longer the holder when it continues, and cannot write
 // under its token.
 func TestPausedHolderCannotWrite(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.a.Faults.CutOff()
 	got := <-next
@@ -211,7 +200,7 @@ func TestPausedHolderCannotWrite(t *testing.T) {
 }
 
 func TestKeyOfTheHolderIsDeleted(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h := s.acquire(s.a)
 	_, err := s.client.Delete(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -223,7 +212,7 @@ func TestKeyOfTheHolderIsDeleted(t *testing.T) {
 }
 
 func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	gone, err := s.client.Delete(s.ctx, s.queue()[1])
 	require.NoError(t, err)
@@ -235,7 +224,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 
 // A silent watch does not keep a lock from the next entry.
 func TestWatchThatIsSilent(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.b.Faults.FreezeWatch()
 	require.NoError(t, h.Release(s.ctx))
@@ -247,7 +236,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 
 // A key among the locks, on this process's lease, that was not requested, is deleted.
 func TestKeyThatNobodyAskedFor(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 	_, err := s.client.Put(s.ctx, s.locks.QueuePrefix("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
 	require.NoError(t, err)
@@ -258,7 +247,7 @@ func TestKeyThatNobodyAskedFor(t *testing.T) {
 // A session that is suspended for a moment loses its locks. Their keys stay until the holder has ended its
 // work.
 func TestSuspendedSession(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	mine := s.queue()[0]
 	s.a.Faults.CutOff()
@@ -276,7 +265,7 @@ func TestSuspendedSession(t *testing.T) {
 // The answer to the request is lost, and the answer to the question about its outcome too. The request was
 // committed once, and the token is that of the key that stands.
 func TestNothingIsHeardOfAcquire(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	counting := etcdfault.Putting(s.locks.Root() + "batches/")
 	s.a.Faults.LoseAnswer(etcdfault.OpTxn, s.entering)
 	s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrTimeout, counting,
@@ -296,7 +285,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 
 // A refusal by etcd affects only the lock concerned.
 func TestRefused(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	s.a.Faults.FailNext(etcdfault.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
 	_, err := s.a.Acquire(s.ctx, "it")
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
@@ -305,7 +294,7 @@ func TestRefused(t *testing.T) {
 
 // A holder is notified when etcd refuses its release. The lock is free as soon as etcd allows it.
 func TestReleaseRefused(t *testing.T) {
-	s := newShortTestBed(t)
+	s := newTestBed(t, testbed.ShortTTL)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	s.a.Faults.FailNext(etcdfault.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
@@ -318,7 +307,7 @@ func TestReleaseRefused(t *testing.T) {
 
 // When etcd has no space left, held locks can be released.
 func TestNoSpaceLeft(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 20 {
@@ -330,7 +319,7 @@ func TestNoSpaceLeft(t *testing.T) {
 
 // When etcd has no space left and others want to enter, releases are not held up.
 func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -362,7 +351,7 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 // The requests that release a lock, the first alone and the next in a batch, reach etcd late, after another
 // request has released the lock and it was acquired again. They do not delete the new key.
 func TestLateReleaseFindsAnotherKey(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBed(t, testbed.LongTTL)
 	h := s.acquire(s.a)
 	before := s.queue()
 	alone, batch := s.a.Faults.HoldNext(etcdfault.OpWrite, s.leaving), s.a.Faults.HoldNext(etcdfault.OpWrite,
