@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/test/race"
 )
 
 func TestAtOnce(t *testing.T) {
 	require.Positive(t, PageFaultTime())
 	most := 8 * runtime.GOMAXPROCS(0)
-	if SlowMachine() {
+	if SlowMachine() || race.Enabled {
 		require.Equal(t, most/2, ParallelTests(most))
 	} else {
 		require.Equal(t, most, ParallelTests(most))
