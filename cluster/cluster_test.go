@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/porttest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -105,9 +106,7 @@ func TestNeverStarted(t *testing.T) {
 	require.Equal(t, StateStarting, c.Status().State)
 	address := c.address()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
-	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
-	require.NoError(t, err, "the port is free again")
-	require.NoError(t, n.Close())
+	porttest.RequireFree(t, address)
 }
 
 // A node belongs to the cluster that started it. It runs on when another cluster fails to start it.

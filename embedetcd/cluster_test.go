@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/test/porttest"
 )
 
 func TestThreeMembersSurviveOneStopping(t *testing.T) {
@@ -67,8 +69,8 @@ func TestClusterCloseLeavesNothing(t *testing.T) {
 	t.Logf("closed within %v", time.Since(began))
 	require.NoDirExists(t, c.dir)
 	for _, cfg := range c.configs {
-		requireFree(t, cfg.ListenClient)
-		requireFree(t, cfg.Peers[cfg.Name])
+		porttest.RequireFree(t, cfg.ListenClient)
+		porttest.RequireFree(t, cfg.Peers[cfg.Name])
 	}
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.RestartMember(patient(t), 0), errClosed)

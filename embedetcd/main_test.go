@@ -3,14 +3,14 @@ package embedetcd
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -61,12 +61,4 @@ func value(t *testing.T, c *clientv3.Client, key string) string {
 		return ""
 	}
 	return string(resp.Kvs[0].Value)
-}
-
-// requireFree fails unless the address can be bound again.
-func requireFree(t *testing.T, address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	require.NoError(t, err, "the port must be free")
-	require.NoError(t, l.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/porttest"
 )
 
 func TestServesOverTCPAndInProcess(t *testing.T) {
@@ -69,7 +70,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	<-s.Done()
 	require.NoError(t, s.Err())
 	require.NoDirExists(t, dir)
-	requireFree(t, s.Endpoint())
+	porttest.RequireFree(t, s.Endpoint())
 	for resp := range in { // it closes, perhaps after a final response
 		require.Empty(t, resp.Events)
 	}
@@ -130,7 +131,7 @@ func TestEndByItselfIsReported(t *testing.T) {
 	<-s.Done()
 	require.ErrorIs(t, s.Err(), ErrStopped)
 	require.NoError(t, s.Close())
-	requireFree(t, s.Endpoint())
+	porttest.RequireFree(t, s.Endpoint())
 }
 
 func TestStartEndsWithItsContext(t *testing.T) {
@@ -151,7 +152,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	_, err = Start(ctx, cfg)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "\n")
-	requireFree(t, cfg.Peers["a"])
+	porttest.RequireFree(t, cfg.Peers["a"])
 	lock, err := openDataDir(dir)
 	require.NoError(t, err, "the directory must be free again")
 	require.NoError(t, lock.release())

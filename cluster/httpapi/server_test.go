@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/porttest"
 )
 
 func listen(t *testing.T) net.Listener {
@@ -39,9 +40,7 @@ func TestServeAndStop(t *testing.T) {
 	require.NoError(t, s.Stop(context.Background()), "again is fine")
 	<-s.Done()
 	require.NoError(t, s.Err())
-	l, err := net.Listen("tcp", s.Address())
-	require.NoError(t, err, "the port must be free")
-	require.NoError(t, l.Close())
+	porttest.RequireFree(t, s.Address())
 }
 
 func TestStopCutsRunningRequests(t *testing.T) {

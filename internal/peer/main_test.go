@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -46,12 +45,4 @@ func dial(t *testing.T, n *Node) *grpc.ClientConn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-// requireFree fails unless the address can be bound again.
-func requireFree(t *testing.T, address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	require.NoError(t, err, "the port must be free")
-	require.NoError(t, l.Close())
 }

@@ -10,6 +10,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
+	"github.com/goverse/goverse/internal/test/porttest"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
@@ -95,7 +96,7 @@ func TestStartOnce(t *testing.T) {
 func TestCloseFreesThePortOfANodeNeverStarted(t *testing.T) {
 	n := local(t)
 	require.NoError(t, n.Close())
-	requireFree(t, n.AdvertiseAddress())
+	porttest.RequireFree(t, n.AdvertiseAddress())
 	require.ErrorIs(t, n.Start(), ErrStopped)
 	require.NoError(t, n.Close())
 	require.NoError(t, n.Stop(patient(t)))
@@ -121,5 +122,5 @@ func TestEverythingAtOnce(t *testing.T) {
 		wg.Go(func() { require.NoError(t, n.Close()) })
 	}
 	wg.Wait()
-	requireFree(t, n.AdvertiseAddress())
+	porttest.RequireFree(t, n.AdvertiseAddress())
 }

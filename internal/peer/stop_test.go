@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/porttest"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -71,7 +72,7 @@ func TestStopLetsCallsFinish(t *testing.T) {
 	wg.Go(func() { stopped <- n.Stop(patient(t)) })
 	<-n.Stopping()
 	<-n.Done() // the port is free while the call still runs
-	requireFree(t, n.AdvertiseAddress())
+	porttest.RequireFree(t, n.AdvertiseAddress())
 	select {
 	case err := <-stopped:
 		t.Fatalf("Stop returned with a call in flight: %v", err)

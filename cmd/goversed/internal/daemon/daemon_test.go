@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/porttest"
 )
 
 func TestNodeWithItsOwnEtcd(t *testing.T) {
@@ -37,7 +38,7 @@ func TestNodeWithItsOwnEtcd(t *testing.T) {
 
 		d.stop()
 		require.NoError(t, d.waitStopped(t))
-		requireFree(t, d.NodeAddress(), d.HTTPAddress())
+		porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/porttest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -41,7 +42,7 @@ func TestEtcdThatCannotBeReached(t *testing.T) {
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.ErrorContains(t, err, "; --start-timeout 0 waits forever")
 	require.NotContains(t, err.Error(), "\n")
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestNoUserWhereEtcdWantsOne(t *testing.T) {
@@ -87,7 +88,7 @@ func TestNotReadyWhileStarting(t *testing.T) {
 
 	d.stop()
 	require.NoError(t, d.waitStopped(t), "a stop that was asked for is no failure")
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestPortsInUse(t *testing.T) {
@@ -115,7 +116,7 @@ func TestPortsInUse(t *testing.T) {
 	err = d.waitStopped(t)
 	require.ErrorIs(t, err, embedetcd.ErrAddressInUse)
 	require.ErrorContains(t, err, "--etcd-listen "+address)
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 // The port is free in New and taken when the node starts to listen. The error names the flag all the same.
@@ -160,7 +161,7 @@ func TestDamagedData(t *testing.T) {
 	require.EqualError(t, err, "--data-dir "+cfg.Etcd.DataDir+": the embedded etcd's data is damaged ("+db+": invalid "+
 		"database): "+
 		"restore a backup, or move the directory away and start with an empty one")
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestTakenAddressIsRefused(t *testing.T) {
@@ -182,7 +183,7 @@ func TestEmbeddedEtcdThatEndsEndsTheNode(t *testing.T) {
 	d.waitReady(t)
 	require.NoError(t, d.etcd.Close())
 	require.ErrorIs(t, d.waitStopped(t), errEnded)
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	porttest.RequireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestHTTPThatEndsEndsTheNode(t *testing.T) {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -112,14 +111,4 @@ func getJSON(t *testing.T, address, path string, into any) int {
 	defer func() { _ = resp.Body.Close() }()
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(into))
 	return resp.StatusCode
-}
-
-// requireFree fails unless the address can be bound again.
-func requireFree(t *testing.T, addresses ...string) {
-	t.Helper()
-	for _, address := range addresses {
-		l, err := net.Listen("tcp", address)
-		require.NoError(t, err, "the port must be free")
-		require.NoError(t, l.Close())
-	}
 }

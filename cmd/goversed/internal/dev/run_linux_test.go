@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/test/porttest"
 )
 
 // outputRecorder stores the output and lets a test wait for parts of it.
@@ -115,9 +117,7 @@ func (r *runningDev) requireNothingLeft(t *testing.T) {
 		requireGone(t, m[1])
 	}
 	for _, m := range regexp.MustCompile(`127\.0\.0\.1:[23]\d{4}`).FindAllString(text, -1) {
-		l, err := net.Listen("tcp", m)
-		require.NoError(t, err, "the port must be free")
-		require.NoError(t, l.Close())
+		porttest.RequireFree(t, m)
 	}
 	requireEmpty(t, r.temp)
 }
