@@ -34,6 +34,8 @@ const (
 	// ReasonUnreachable means that etcd answered nothing up to the deadline, or answered no renewals; see
 	// [ErrNotRenewed].
 	ReasonUnreachable Reason = "etcd unreachable"
+	// ReasonConnectionLost means that the connection to PostgreSQL ended that a session there is bound to.
+	ReasonConnectionLost Reason = "connection lost"
 	// ReasonUnconfirmed means that the session is suspended. The session does not end. There was a sign that
 	// other nodes may take this process for gone, and etcd did not confirm in time that it is still a member.
 	ReasonUnconfirmed Reason = "unconfirmed"

@@ -162,3 +162,15 @@ func version(path string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0: not Debian's layout
 	return n
 }
+
+// RestartFast stops the server as pg_ctl restart -m fast does, and starts it again.
+func (s *Server) RestartFast() error {
+	s.stopWith(syscall.SIGINT)
+	return s.Restart()
+}
+
+// RestartImmediately stops the server as pg_ctl restart -m immediate does, without a checkpoint, and starts it again.
+func (s *Server) RestartImmediately() error {
+	s.stopWith(syscall.SIGQUIT)
+	return s.Restart()
+}

@@ -1,0 +1,138 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// connection is a connection to one server process.
+type connection struct {
+	*pgx.Conn
+	pid     int32
+	started time.Time // of the server process
+}
+
+// settings lists the settings of a connection. A server that does not know one of them is used without it.
+func settings(deadline time.Duration) [][2]string {
+	seconds := strconv.Itoa(max(1, int(deadline/(3*time.Second))))
+	return [][2]string{
+		{"default_transaction_isolation", "read committed"}, // the functions lock, and look in the next statement
+		{"search_path", "pg_catalog"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"idle_session_timeout", "0"},
+		// The server notices that the process or the network is gone.
+		{"client_connection_check_interval", strconv.FormatInt(max(10, (deadline/10).Milliseconds()), 10)},
+		{"tcp_user_timeout", strconv.FormatInt(deadline.Milliseconds(), 10)},
+		{"tcp_keepalives_idle", seconds},
+		{"tcp_keepalives_interval", seconds},
+		{"tcp_keepalives_count", "3"},
+	}
+}
+
+// connect opens a connection to a server that takes writes.
+func (k *Keeper) connect(ctx context.Context) (_ *connection, err error) {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.requestTimeout())
+	defer cancel()
+	cfg, err := k.cfg.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = validatePrimary
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: conn}
+	defer func() {
+		if err != nil {
+			c.drop()
+		}
+	}()
+	err = conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`,
+		pgx.QueryExecModeExec).Scan(&c.pid, &c.started) // a pooler may mix up prepared statements
+	if err != nil {
+		return nil, err
+	}
+	return c, c.applySettings(ctx, k.cfg.Deadline)
+}
+
+// validatePrimary returns ErrStandby if the server takes no writes.
+func validatePrimary(ctx context.Context, conn *pgconn.PgConn) error {
+	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+	if err != nil && !conn.IsClosed() {
+		return ErrStandby
+	}
+	return err
+}
+
+// applySettings makes the settings, each if the server knows it.
+func (c *connection) applySettings(ctx context.Context, deadline time.Duration) error {
+	names, values := []string{}, []string{}
+	for _, s := range settings(deadline) {
+		names, values = append(names, s[0]), append(values, s[1])
+	}
+	_, err := c.Exec(ctx, `SELECT set_config(s.name, w.value, false)
+		FROM unnest($1::text[], $2::text[]) w (name, value) JOIN pg_settings s ON s.name = w.name`, pgx.QueryExecModeExec, names, values)
+	if err != nil {
+		return fmt.Errorf("make the settings of a connection: %w", err)
+	}
+	return nil
+}
+
+// drop closes the connection at once.
+func (c *connection) drop() {
+	if c == nil {
+		return
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = c.Close(ended)
+}
+
+// finish closes the connection, so that the server's process ends without waiting for the network.
+func (c *connection) finish(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// probePooling returns ErrPooled unless a is to one server process all the time: while b is in a transaction, a pooler
+// that pools transactions gives a's next one another server process, or none.
+func probePooling(ctx context.Context, a, b *connection) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	pid := func(c *connection) (pid int32, err error) {
+		err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+		return pid, err
+	}
+	before, err := pid(a)
+	if err != nil {
+		return err
+	}
+	if _, err := b.Exec(ctx, "BEGIN", pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	other, err := pid(b)
+	if err != nil {
+		return err
+	}
+	after, err := pid(a)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || err == nil && (after != before || other == before):
+		return ErrPooled
+	case err != nil:
+		return err
+	}
+	_, err = b.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
+	return err
+}

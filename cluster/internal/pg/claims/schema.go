@@ -1,0 +1,86 @@
+package claims
+
+import (
+	"context"
+	_ "embed" // for the tables
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DefaultSchema is the schema of the tables if none is named.
+const DefaultSchema = "goverse"
+
+//go:embed schema.sql
+var schemaText string
+
+// SchemaSQL returns the statements that make the tables and functions in a schema, unless they are there. A user who
+// may create neither schemas nor functions has them run by one who may.
+func SchemaSQL(schema string) string {
+	return strings.NewReplacer("{{schema}}", pgx.Identifier{schema}.Sanitize(), "{{release}}", fmt.Sprint(schemaRelease)).
+		Replace(schemaText)
+}
+
+// schemaRelease is the number of the tables and functions in schema.sql. A change of them raises it, and must leave what
+// processes of the release before call.
+const schemaRelease = 1
+
+// database is a connection, a pool or a transaction.
+type database interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// schemaLock is the advisory lock of the transaction that makes the tables: PostgreSQL does not make one thing twice at
+// once, IF NOT EXISTS or not.
+const schemaLock = 0x676f7665727365 // "goverse"
+
+// CreateSchema makes the tables and functions, unless they are there. Any number of processes may call it at once. It
+// blocks until PostgreSQL has answered or ctx ends.
+func CreateSchema(ctx context.Context, db database, schema string) error {
+	var release int
+	err := db.QueryRow(ctx, "SELECT release FROM "+pgx.Identifier{schema, "setting"}.Sanitize(),
+		pgx.QueryExecModeSimpleProtocol).Scan(&release)
+	if err == nil && release >= schemaRelease {
+		return nil
+	}
+	// One query string is one transaction. An error of the question comes again, if it matters.
+	_, err = db.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n", schemaLock)+SchemaSQL(schema),
+		pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return fmt.Errorf("make the tables in the schema %s: %w", pgx.Identifier{schema}.Sanitize(), err)
+	}
+	return nil
+}
+
+// statements holds the statements of one schema.
+type statements struct {
+	epoch, openEpoch, openSession, beat, leave, apply, sessions, own, unsettled, settle, settleEnded, end, deadline, fence string
+}
+
+func statementsFor(schema string) statements {
+	q := pgx.Identifier{schema}.Sanitize()
+	in := func(sql string) string { return strings.ReplaceAll(sql, "{{schema}}", q) }
+	return statements{
+		epoch:       in("SELECT id, open FROM {{schema}}.enter_epoch($1)"),
+		openEpoch:   in("SELECT {{schema}}.open_epoch($1)"),
+		openSession: in("SELECT epoch FROM {{schema}}.open_session($1, $2, $3, $4) epoch"),
+		beat: in("UPDATE {{schema}}.session SET beat = beat + 1 WHERE id = $1 " +
+			"RETURNING pg_backend_pid()"),
+		leave:    in("SELECT {{schema}}.leave_session($1)"),
+		apply:    in("SELECT seq, outcome, coalesce(token, 0) FROM {{schema}}.apply($1, $2, $3, $4, $5)"),
+		sessions: in("SELECT id, beat, deadline_us FROM {{schema}}.session WHERE id <> $1"),
+		own:      in("SELECT seq, coalesce(token, 0) FROM {{schema}}.claim WHERE session = $1 AND seq = ANY($2)"),
+		unsettled: in("SELECT DISTINCT n FROM unnest($1::text[]) n WHERE EXISTS (SELECT 1 FROM {{schema}}.claim c " +
+			"WHERE c.name = n AND (NOT EXISTS (SELECT 1 FROM {{schema}}.session s WHERE s.id = c.session) " +
+			"OR c.token IS NULL AND NOT EXISTS (SELECT 1 FROM {{schema}}.claim b " +
+			"WHERE b.name = n AND b.place < c.place AND NOT (b.shared AND c.shared))))"),
+		settle:      in("SELECT {{schema}}.settle_name(n) FROM unnest($1::text[]) n ORDER BY n"),
+		settleEnded: in("SELECT {{schema}}.settle_ended($1)"),
+		end:         in("SELECT {{schema}}.end_session($1, $2, $3)"),
+		deadline:    in("SELECT deadline_us FROM {{schema}}.setting"),
+		fence:       in("SELECT 1 FROM {{schema}}.claim WHERE session = $1 AND seq = $2 FOR KEY SHARE"),
+	}
+}

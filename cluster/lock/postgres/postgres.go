@@ -1,0 +1,132 @@
+// Package postgres keeps the locks of package lock in PostgreSQL, on a session of package pgsession: any number of locks on
+// three connections, first come, first served, exclusive or shared.
+//
+//	locks := postgres.New(session)
+//	held, err := locks.Acquire(ctx, "invoice/42")
+//	...
+//	err = held.Release(ctx)
+//
+// A write to the same database can be part of a transaction that commits only while the lock is held; see [Fence]. Systems
+// elsewhere compare the token.
+//
+// # What is not promised
+//
+// What package pgsession does not promise. The token is not a CreateRevision of etcd's: a lock that moves from etcd to
+// PostgreSQL begins with other tokens. [lock.Held.Guard] and Txn concern etcd, and are of no use here.
+//
+// Experimental: the API of this package may change in any minor release.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/pg/claims"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/pgsession"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
+)
+
+// Locks is a registry of locks in PostgreSQL. It implements [lock.LockRegistry].
+type Locks struct{ keeper *claims.Keeper }
+
+// New returns the locks of a session. It sends no request. Locks of sessions with the same schema exclude each other.
+func New(s *pgsession.Session) *Locks { return &Locks{s.Keeper()} }
+
+// Acquire implements [lock.LockRegistry].
+func (l *Locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	c, err := l.claim(ctx, name, false, opts)
+	if err != nil {
+		return nil, err
+	}
+	return held{c}, nil
+}
+
+// TryAcquire implements [lock.LockRegistry].
+func (l *Locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	c, err := l.claim(ctx, name, true, opts)
+	switch {
+	case errors.Is(err, claims.ErrRefused):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return held{c}, true, nil
+}
+
+// prefix sets the names of locks apart from those of elections.
+const prefix = "lock/"
+
+func (l *Locks) claim(ctx context.Context, name string, try bool, opts []lock.Option) (*claims.Claim, error) {
+	var o lock.Options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := state.CheckName("lock", name); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return l.keeper.Acquire(ctx, claims.Spec{Name: prefix + name, Shared: o.Shared, Try: try})
+}
+
+// held implements lock.Held.
+type held struct{ *claims.Claim }
+
+func (h held) Name() string { return h.Claim.Name()[len(prefix):] }
+
+func (h held) Guard() []clientv3.Cmp { return nil }
+
+func (h held) Txn(context.Context) clientv3.Txn {
+	return txn.Failed(fmt.Errorf("lock %q is kept in PostgreSQL: etcd cannot guard a transaction with it; use Fence of "+
+		"package cluster/lock/postgres", h.Name()))
+}
+
+func (h held) Release(ctx context.Context) error {
+	lost, err := h.Claim.Release(ctx)
+	if lost != nil {
+		return h.lostError(lost)
+	}
+	return err
+}
+
+func (h held) lostError(why error) error { return &lock.LostError{Name: h.Name(), Token: h.Token(), Err: why} }
+
+// Querier is a transaction: a pgx.Tx, for example.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// ErrForeign is returned for a lock that is not kept in PostgreSQL.
+var ErrForeign = errors.New("the lock is not one of package cluster/lock/postgres")
+
+// Fence lets a transaction commit only while the lock is held: no other caller gets the lock before the transaction has
+// ended. It returns an error that matches lock.ErrLost if the lock is not held any more; then roll the transaction back. The
+// transaction must be in the database that keeps the locks, and its user must be allowed to update the table of claims. Keep
+// it short: the next holder waits for it. Fence blocks for one round trip, or until ctx ends.
+func Fence(ctx context.Context, tx Querier, l lock.Held) error {
+	h, ok := l.(held)
+	if !ok {
+		return ErrForeign
+	}
+	sql, args := h.Claim.Fence()
+	var one int
+	err := tx.QueryRow(ctx, sql, args...).Scan(&one)
+	if errors.Is(err, pgx.ErrNoRows) {
+		why := h.EndCause()
+		if why == nil {
+			why = lock.ErrKeyLost
+		}
+		return h.lostError(why)
+	}
+	if err != nil {
+		return fmt.Errorf("fence a transaction with lock %q: %w", h.Name(), err)
+	}
+	return nil
+}
