@@ -114,7 +114,7 @@ func (p *pool) hit() {
 		kind = "stop"
 		pause := time.Duration(rand.Int64N(int64(3 * faultsDeadline)))
 		_, err := w.Freeze()
-		require.NoError(p.t, err)
+		require.NoError(p.t, err, w.Output())
 		time.AfterFunc(pause, func() { _, _ = w.Thaw() })
 	case n < 57:
 		kind = "terminate"

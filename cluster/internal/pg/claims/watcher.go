@@ -266,7 +266,6 @@ func (w *watcher) endSilent(ctx context.Context, seen sight, gap time.Duration) 
 
 // takeMeasure does what may be done about one session. It reports whether it has ended the session.
 func (w *watcher) takeMeasure(ctx context.Context, o otherSession) (ended bool, err error) {
-	log, sql := w.s.k.cfg.Logger, w.s.k.sql
 	for {
 		now := w.others[o.id]
 		m := now.nextMeasure(o.deadline)
@@ -274,25 +273,16 @@ func (w *watcher) takeMeasure(ctx context.Context, o otherSession) (ended bool, 
 		case measureNone:
 			return false, nil
 		case measureTerminate:
-			w.others[o.id] = now.afterTermination()
-			_, err := w.conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
-				AND mode = 'ExclusiveLock' AND objsubid = 1 AND classid = ($1::bigint >> 32)::oid
-				AND objid = ($1::bigint & 4294967295)::oid
-				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, o.id)
-			if err != nil && w.conn.IsClosed() {
-				return false, err
-			}
-			log.Warn("a session is silent and its connection stands; terminated the connection", "session", o.id,
-				"silent", now.lasts.Round(time.Millisecond).String(), "error", logtext.OneLine(err))
-			return false, nil
+			return false, w.terminate(ctx, o, now)
 		}
 		var found string
-		if err := w.conn.QueryRow(ctx, sql.end, o.id, now.beat, m == measureForce).Scan(&found); err != nil {
+		if err := w.conn.QueryRow(ctx, w.s.k.sql.end, o.id, now.beat, m == measureForce).Scan(&found); err != nil {
 			return false, err
 		}
 		switch found {
 		case "ended":
-			log.Info("ended a session that was silent", "session", o.id, "silent", now.lasts.Round(time.Millisecond).String())
+			w.s.k.cfg.Logger.Info("ended a session that was silent", "session", o.id,
+				"silent", now.lasts.Round(time.Millisecond).String())
 			delete(w.others, o.id)
 			return true, nil
 		case "alive":
@@ -304,6 +294,26 @@ func (w *watcher) takeMeasure(ctx context.Context, o otherSession) (ended bool, 
 			return false, nil
 		}
 	}
+}
+
+// terminate ends the connection of a session that is silent.
+func (w *watcher) terminate(ctx context.Context, o otherSession, seen silence) error {
+	w.others[o.id] = seen.afterTermination()
+	log := w.s.k.cfg.Logger.With("session", o.id, "silent", seen.lasts.Round(time.Millisecond).String())
+	_, err := w.conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
+		AND mode = 'ExclusiveLock' AND objsubid = 1 AND classid = ($1::bigint >> 32)::oid
+		AND objid = ($1::bigint & 4294967295)::oid
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, o.id)
+	switch {
+	case err == nil:
+		log.Warn("a session is silent and its connection stands: terminated the connection")
+		return nil
+	case w.conn.IsClosed():
+		return err
+	}
+	log.Warn("a session is silent and its connection stands, and may not be terminated by this user: it is ended "+
+		"later, whatever becomes of the connection", "error", logtext.OneLine(err))
+	return nil
 }
 
 // settle grants what the end of sessions has made free.
