@@ -22,11 +22,11 @@ type options struct {
 }
 
 func defaultOptions() options {
-	return options{ttl: 2, patience: 30 * time.Second, logger: hclog.NewNullLogger()}
+	return options{ttl: 10, patience: 30 * time.Second, logger: hclog.NewNullLogger()}
 }
 
-// WithTTL sets the sessions' time-to-live in seconds. The default is 2. The minimum is 1, which is short for a
-// busy machine.
+// WithTTL sets the sessions' time-to-live in seconds. The default is 10. Less makes a test of an expiry faster, and is
+// short for a busy machine: a session that is not renewed in time is lost. The minimum is 1.
 func WithTTL(seconds int) Option { return func(o *options) { o.ttl = seconds } }
 
 // WithPatience limits every wait of the cluster. The default is 30 s.

@@ -23,7 +23,7 @@ import (
 // connection, or exist there already. Each error names the remedies, and with each remedy nothing fails.
 func TestPoolerOfTransactions(t *testing.T) {
 	db := pgserver.StartForTest(t)
-	url := db.PooledForTest(t)
+	url := db.PooledForTest(t, "transaction")
 	for i, test := range []struct {
 		options string
 		fails   bool

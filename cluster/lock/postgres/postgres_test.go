@@ -26,7 +26,7 @@ const patience = time.Minute
 var owners atomic.Int64
 
 // open opens a session that ends with the test.
-func open(t *testing.T, db *pgserver.Server, deadline time.Duration) *pgsession.Session {
+func open(t testing.TB, db *pgserver.Server, deadline time.Duration) *pgsession.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -19,10 +19,10 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// PooledForTest starts a pgbouncer in front of the server, which pools transactions on a few connections, and
-// returns its URL. Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
+// PooledForTest starts a pgbouncer in front of the server and returns its URL. mode is its pool_mode: "transaction", on a
+// few connections, or "session". Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
 // pgbouncer.
-func (s *Server) PooledForTest(t testing.TB) string {
+func (s *Server) PooledForTest(t testing.TB, mode string) string {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) PooledForTest(t testing.TB) string {
 	if err == nil {
 		err = server.Draw(func(port string) (err error) {
 			url = "postgres://postgres@" + net.JoinHostPort(server.Host, port) + "/postgres?sslmode=disable"
-			run, err = s.startPooler(path, dir, port, url)
+			run, err = s.startPooler(path, dir, port, url, mode)
 			return err
 		})
 	}
@@ -59,7 +59,11 @@ func (s *Server) PooledForTest(t testing.TB) string {
 	return url
 }
 
-func (s *Server) startPooler(path, dir, port, url string) (*fault.Process, error) {
+func (s *Server) startPooler(path, dir, port, url, mode string) (*fault.Process, error) {
+	size := 3
+	if mode == "session" {
+		size = 50
+	}
 	config := fmt.Sprintf(`[databases]
 postgres = host=%s port=%s
 [pgbouncer]
@@ -68,10 +72,10 @@ listen_port = %s
 unix_socket_dir =
 auth_type = trust
 auth_file = %s/users
-pool_mode = transaction
-default_pool_size = 3
+pool_mode = %s
+default_pool_size = %d
 server_round_robin = 1
-`, server.Host, s.port, server.Host, port, dir)
+`, server.Host, s.port, server.Host, port, dir, mode, size)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		return nil, err

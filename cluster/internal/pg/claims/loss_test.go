@@ -1,0 +1,275 @@
+//go:build unix
+
+package claims
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pgserver"
+)
+
+const short = 600 * time.Millisecond
+
+// terminateAll ends the server processes of a session's connections, or that of its main one.
+func terminateMain(t testing.TB, db *pgserver.Server, p *process) {
+	t.Helper()
+	s := p.Current()
+	require.NotNil(t, s)
+	require.True(t, query[bool](t, db, "SELECT pg_terminate_backend($1)", s.main.pid))
+}
+
+// However a holder is lost, the next caller gets the name, and the holder does not rely on it any more by then.
+func TestHolderIsLost(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	for _, test := range []struct {
+		name string
+		lose func(t *testing.T, r *fault.Relay, holder *process)
+		out  bool // out-of-band changes are noticed by the next heartbeat only
+	}{
+		{"its connection is reset", func(_ *testing.T, r *fault.Relay, _ *process) { r.Reset(fault.Both) }, false},
+		{"its server process is terminated", func(t *testing.T, _ *fault.Relay, p *process) { terminateMain(t, db, p) }, false},
+		{"it is cut off", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.Both) }, false},
+		{"it is not heard", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.ToTarget) }, false},
+		{"it hears nothing", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.FromTarget) }, false},
+		{"it hears nothing, and its server process is terminated", func(t *testing.T, r *fault.Relay, p *process) {
+			r.Blackhole(fault.FromTarget)
+			terminateMain(t, db, p) // its advisory lock is free at once, and it does not know
+		}, false},
+		{"its session is deleted", func(t *testing.T, _ *fault.Relay, p *process) {
+			query[int](t, db, "WITH d AS (DELETE FROM goverse.session WHERE id = $1 RETURNING 1) SELECT count(*) FROM d",
+				p.Current().id)
+		}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := fault.NewRelay(db.Address())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = r.Close() })
+			holder, next := open(t, through(t, db, r.Address()), short), open(t, db.URL(), short)
+			held := holder.acquire(t, Spec{Name: t.Name()})
+			got := next.startWaiter(t, db, Spec{Name: t.Name()})
+			began := time.Now()
+			test.lose(t, r, holder)
+			c, at := granted(t, got)
+			if test.out {
+				<-held.Context().Done()
+			}
+			require.False(t, held.Valid())
+			require.Greater(t, c.Token(), held.Token())
+			t.Logf("granted to the next after %v", at.Sub(began).Round(time.Millisecond))
+			require.ErrorIs(t, held.EndCause(), session.ErrLost)
+			lost, err := held.Release(patient(t))
+			require.NoError(t, err)
+			require.ErrorIs(t, lost, session.ErrLost)
+			require.NoError(t, r.Heal())
+			again := holder.startWaiter(t, db, Spec{Name: t.Name()})
+			release(t, c)
+			c, _ = granted(t, again)
+			release(t, c)
+		})
+	}
+}
+
+// A claim whose row is deleted is lost; one that waits is requested again.
+func TestClaimIsDeleted(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	held := a.acquire(t, Spec{Name: "it"})
+	got := b.startWaiter(t, db, Spec{Name: "it"})
+	const del = "WITH d AS (DELETE FROM goverse.claim WHERE session = $1 RETURNING 1) SELECT count(*) FROM d"
+	require.Equal(t, 1, query[int](t, db, del, b.Current().id))
+	require.Eventually(t, func() bool {
+		return query[int](t, db, "SELECT count(*) FROM goverse.claim WHERE session = $1", b.Current().id) == 1
+	}, patience, time.Millisecond)
+	require.Equal(t, 1, query[int](t, db, del, a.Current().id))
+	<-held.Context().Done()
+	require.ErrorIs(t, context.Cause(held.Context()), ErrClaimLost)
+	c, _ := granted(t, got)
+	require.Greater(t, c.Token(), held.Token())
+	lost, err := held.Release(patient(t))
+	require.NoError(t, err)
+	require.ErrorIs(t, lost, ErrClaimLost)
+	release(t, c)
+}
+
+// After the server was started anew nothing is granted for the deadline, and old holders are gone.
+func TestServerRestarts(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	for name, restart := range map[string]func() error{"fast": db.RestartFast, "immediate": db.RestartImmediately} {
+		t.Run(name, func(t *testing.T) {
+			a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+			held := a.acquire(t, Spec{Name: "it"})
+			got := b.startWaiter(t, db, Spec{Name: "it"})
+			require.NoError(t, restart())
+			began := query[time.Time](t, db, "SELECT pg_postmaster_start_time()")
+			c, at := granted(t, got)
+			require.False(t, held.Valid())
+			require.Greater(t, c.Token(), held.Token())
+			require.GreaterOrEqual(t, at.Sub(began), short)
+			t.Logf("granted %v after the start of the server", at.Sub(began).Round(time.Millisecond))
+			release(t, c)
+			require.NoError(t, a.Close(patient(t)))
+			require.NoError(t, b.Close(patient(t)))
+			require.Zero(t, query[int](t, db, "SELECT count(*) FROM goverse.session"))
+		})
+	}
+}
+
+// The connection for requests is cut while the server process that carries out a claim waits for a lock. The claim is
+// requested once more, and made once.
+func TestAnswerToAClaimIsLost(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	r, err := fault.NewRelay(db.Address())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	p := open(t, through(t, db, r.Address()), 10*time.Second)
+	release(t, p.acquire(t, Spec{Name: "it"}))
+
+	blocks := connect(t, db.URL())
+	tx, err := blocks.Begin(patient(t))
+	require.NoError(t, err)
+	_, err = tx.Exec(patient(t), "SELECT 1 FROM goverse.name WHERE name = 'it' FOR UPDATE")
+	require.NoError(t, err)
+	got := make(chan *Claim, 1)
+	go func() {
+		defer close(got)
+		if c, err := p.Acquire(context.Background(), Spec{Name: "it"}); err == nil {
+			got <- c
+		}
+	}()
+	const blocked = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+	var pid int32
+	require.Eventually(t, func() bool { pid = query[int32](t, db, blocked); return pid != 0 }, patience, time.Millisecond)
+	id := p.Current().id
+	require.True(t, query[bool](t, db, "SELECT pg_terminate_backend($1)", pid))
+	require.Eventually(t, func() bool {
+		other := query[int32](t, db, blocked)
+		return other != 0 && other != pid
+	}, patience, time.Millisecond, "it is sent again")
+	require.NoError(t, tx.Commit(patient(t)))
+	require.NoError(t, blocks.Close(patient(t)))
+	c, _ := granted(t, got)
+	require.Equal(t, id, p.Current().id, "the session goes on")
+	require.Equal(t, 1, query[int](t, db, "SELECT count(*) FROM goverse.claim"))
+	release(t, c)
+	require.Zero(t, query[int](t, db, "SELECT count(*) FROM goverse.claim"))
+}
+
+// A session of another user, whose connection this one may not terminate, is ended after three deadlines.
+func TestSilentSessionOfAnotherUser(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	admin := connect(t, db.URL())
+	require.NoError(t, CreateSchema(patient(t), admin, DefaultSchema))
+	_, err := admin.Exec(patient(t), `CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT USAGE ON SCHEMA goverse TO ann, bob;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA goverse TO ann, bob`)
+	require.NoError(t, err)
+	require.NoError(t, admin.Close(patient(t)))
+	r, err := fault.NewRelay(db.Address())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	as := func(user, address string) string {
+		return "postgres://" + user + "@" + address + "/postgres?sslmode=disable"
+	}
+	holder, next := open(t, as("ann", r.Address()), short), open(t, as("bob", db.Address()), short)
+	held := holder.acquire(t, Spec{Name: "it"})
+	got := next.startWaiter(t, db, Spec{Name: "it"})
+	began := time.Now()
+	r.Blackhole(fault.Both)
+	c, at := granted(t, got)
+	require.False(t, held.Valid())
+	require.GreaterOrEqual(t, at.Sub(began), 2*short)
+	t.Logf("granted to the next after %v", at.Sub(began).Round(time.Millisecond))
+	require.Equal(t, 1, next.log.Count("may not be terminated by this user"))
+	release(t, c)
+}
+
+// A process that closes its session leaves nothing, and the next one need not wait.
+func TestClose(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	a, b := open(t, db.URL(), time.Minute), open(t, db.URL(), time.Minute)
+	held := a.acquire(t, Spec{Name: "it"})
+	got := b.startWaiter(t, db, Spec{Name: "it"})
+	require.NoError(t, a.Close(patient(t)))
+	require.NoError(t, a.Close(patient(t)), "again is harmless")
+	require.ErrorContains(t, context.Cause(held.Context()), "stopped")
+	c, _ := granted(t, got)
+	_, err := a.Acquire(patient(t), Spec{Name: "it"})
+	require.ErrorContains(t, err, "stopped")
+	lost, err := held.Release(patient(t))
+	require.NoError(t, lost)
+	require.NoError(t, err)
+	release(t, c)
+	require.NoError(t, b.Close(patient(t)))
+	require.Zero(t, query[int](t, db, "SELECT count(*) FROM goverse.session"))
+	require.Zero(t, query[int](t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"))
+}
+
+func TestRefusedConnections(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	var log logtest.Buffer
+	_, err := Open(patient(t), config(db.PooledForTest(t, "transaction"), short, &log))
+	require.ErrorIs(t, err, ErrPooled)
+	standby, err := db.StartStandby()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Close()) })
+	_, err = Open(patient(t), config(standby.URL(), short, &log))
+	require.ErrorIs(t, err, ErrStandby)
+	_, err = Open(patient(t), config("postgres://127.0.0.1:1/none", short, &log))
+	require.Error(t, err)
+	_, err = Open(patient(t), Config{Deadline: time.Millisecond})
+	require.ErrorIs(t, err, ErrBadConfig)
+
+	p := open(t, db.PooledForTest(t, "session"), short)
+	release(t, p.acquire(t, Spec{Name: "it"}))
+	both := "postgres://postgres@" + standby.Address() + "," + db.Address() + "/postgres?sslmode=disable"
+	release(t, open(t, both, short).acquire(t, Spec{Name: "it"}))
+}
+
+// A user's transaction that has the fence keeps the name from the next caller, and none that is too late gets the fence.
+func TestFence(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	held := a.acquire(t, Spec{Name: "it"})
+	got := b.startWaiter(t, db, Spec{Name: "it"})
+	conn := connect(t, db.URL())
+	fence, args := held.Fence()
+	tx, err := conn.Begin(patient(t))
+	require.NoError(t, err)
+	var one int
+	require.NoError(t, tx.QueryRow(patient(t), fence, args...).Scan(&one))
+	released := make(chan error, 1)
+	go func() {
+		_, err := held.Release(context.Background())
+		released <- err
+	}()
+	other := a.acquire(t, Spec{Name: "another"}) // it is not held up
+	release(t, other)
+	require.Empty(t, got)
+	require.Empty(t, released)
+	require.NoError(t, tx.Commit(patient(t)))
+	require.NoError(t, <-released)
+	c, _ := granted(t, got)
+	require.ErrorIs(t, conn.QueryRow(patient(t), fence, args...).Scan(&one), pgx.ErrNoRows)
+
+	// The same, where the session ends.
+	fence, args = c.Fence()
+	tx, err = conn.Begin(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, tx.QueryRow(patient(t), fence, args...).Scan(&one))
+	got = a.startWaiter(t, db, Spec{Name: "it"})
+	terminateMain(t, db, b)
+	<-c.Context().Done()
+	release(t, a.acquire(t, Spec{Name: "another"}))
+	require.Empty(t, got)
+	require.NoError(t, tx.Commit(patient(t)))
+	c, _ = granted(t, got)
+	release(t, c)
+	require.NoError(t, conn.Close(patient(t)))
+}
