@@ -18,6 +18,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,9 @@ func (h held) Release(ctx context.Context) error {
 	return err
 }
 
-func (h held) lostError(why error) error { return &lock.LostError{Name: h.Name(), Token: h.Token(), Err: why} }
+func (h held) lostError(why error) error {
+	return &lock.LostError{Name: h.Name(), Token: h.Token(), Err: why}
+}
 
 // Querier is a transaction: a pgx.Tx, for example.
 type Querier interface {
@@ -115,18 +118,12 @@ func Fence(ctx context.Context, tx Querier, l lock.Held) error {
 	if !ok {
 		return ErrForeign
 	}
-	sql, args := h.Claim.Fence()
-	var one int
-	err := tx.QueryRow(ctx, sql, args...).Scan(&one)
-	if errors.Is(err, pgx.ErrNoRows) {
-		why := h.EndCause()
-		if why == nil {
-			why = lock.ErrKeyLost
-		}
-		return h.lostError(why)
-	}
-	if err != nil {
+	stands, err := h.LockRow(ctx, tx)
+	switch {
+	case err != nil:
 		return fmt.Errorf("fence a transaction with lock %q: %w", h.Name(), err)
+	case !stands:
+		return h.lostError(cmp.Or(h.EndCause(), lock.ErrKeyLost))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -177,20 +179,42 @@ func (c *Claim) Release(ctx context.Context) (lost, err error) {
 		lost = cause
 	}
 	c.s.release(c, ErrReleased)
+	if err := c.AwaitReleased(ctx); err != nil {
+		return lost, err
+	}
+	if errors.Is(lost, lifecycle.ErrStopped) {
+		lost = nil // it was asked to end, and did so in time
+	}
+	return lost, nil
+}
+
+// AwaitReleased blocks until PostgreSQL has confirmed a release, the session has ended, or ctx ends, whose cause it returns.
+func (c *Claim) AwaitReleased(ctx context.Context) error {
 	select {
 	case <-c.released:
-		if errors.Is(lost, lifecycle.ErrStopped) {
-			lost = nil // it was asked to end, and did so in time
-		}
-		return lost, nil
+		return nil
 	case <-ctx.Done():
-		return lost, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
-// Fence is the condition under which the grant stands, for a transaction of the user's: a row that it must find and lock.
-func (c *Claim) Fence() (sql string, args []any) {
-	return c.s.k.sql.fence, []any{c.s.id, c.seq}
+// SessionID returns the number of the session that has the claim.
+func (c *Claim) SessionID() int64 { return c.s.id }
+
+// Querier is a transaction of the user's.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// LockRow locks the grant's row in a transaction of the user's: no other claim of the name is granted before that has ended.
+// It reports false if the row is gone.
+func (c *Claim) LockRow(ctx context.Context, tx Querier) (stands bool, err error) {
+	var one int
+	err = tx.QueryRow(ctx, c.s.k.sql.fence, c.s.id, c.seq).Scan(&one)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // escapeName returns a name as text that PostgreSQL can store. A % begins an escaped byte.

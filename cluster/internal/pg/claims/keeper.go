@@ -25,12 +25,16 @@ type Keeper struct {
 	cfg   Config
 	sql   statements
 	tasks *wait.Group
+	users *wait.Group // what holds claims and gives them up by itself
+	reads wait.Signal // queues are to be read
 
 	mu      sync.Mutex
 	current *Session      // nil between two sessions
 	changed chan struct{} // closed and replaced when current changes
 	stopped bool
 	closing context.Context // of Close
+	queues  map[string]*queue
+	toRead  map[string]bool // queues that have changed
 	left    []int64         // sessions of this process that have ended, whose rows may stand
 }
 
@@ -41,7 +45,8 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	k := &Keeper{cfg: cfg, sql: statementsFor(cfg.Schema), tasks: wait.NewGroup(), changed: make(chan struct{})}
+	k := &Keeper{cfg: cfg, sql: statementsFor(cfg.Schema), tasks: wait.NewGroup(), users: wait.NewGroup(),
+		changed: make(chan struct{}), reads: wait.NewSignal(), queues: map[string]*queue{}, toRead: map[string]bool{}}
 	opened, err := k.open(ctx)
 	if err != nil {
 		k.tasks.Close(lifecycle.ErrStopped)
@@ -193,6 +198,17 @@ func (k *Keeper) Current() *Session {
 	return k.current
 }
 
+// Owner returns the name of this process.
+func (k *Keeper) Owner() string { return k.cfg.Owner }
+
+// SessionID returns the number of the present session, 0 if there is none.
+func (k *Keeper) SessionID() int64 {
+	if s := k.Current(); s != nil {
+		return s.id
+	}
+	return 0
+}
+
 // Valid reports whether there is a session that may be relied on at this instant.
 func (k *Keeper) Valid() bool {
 	s := k.Current()
@@ -235,10 +251,33 @@ func (s *Session) endClaims() {
 	}
 }
 
+// Go runs f, which holds claims, until its context ends: that of Close, which waits for f until its own context ends. Go
+// reports false, and does not run f, once Close was called.
+func (k *Keeper) Go(f func(ctx context.Context)) bool { return k.users.Go(f) }
+
+// Context returns a context that ends with Close. Its cause is lifecycle.ErrStopped.
+func (k *Keeper) Context() context.Context { return k.users.Context() }
+
+// closeUsers ends what holds claims. It blocks until that has ended, or ctx ends.
+func (k *Keeper) closeUsers(ctx context.Context) {
+	ended := make(chan struct{})
+	if !k.tasks.Go(func(context.Context) {
+		defer close(ended)
+		k.users.Close(lifecycle.ErrStopped)
+	}) {
+		return // closed before
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
 // Close ends all claims with lifecycle.ErrStopped and gives the session up, so that others need not wait for its deadline. It
 // blocks until PostgreSQL has confirmed that, or ctx ends; its error then says that it was not confirmed. Closing again is
 // harmless.
 func (k *Keeper) Close(ctx context.Context) error {
+	k.closeUsers(ctx)
 	k.mu.Lock()
 	s, again := k.current, k.stopped
 	if !again {

@@ -57,7 +57,7 @@ func CreateSchema(ctx context.Context, db database, schema string) error {
 
 // statements holds the statements of one schema.
 type statements struct {
-	epoch, openEpoch, openSession, beat, leave, apply, sessions, own, unsettled, settle, settleEnded, end, deadline, fence string
+	epoch, openEpoch, openSession, beat, leave, apply, sessions, own, unsettled, settle, settleEnded, end, deadline, fence, queues string
 }
 
 func statementsFor(schema string) statements {
@@ -81,6 +81,8 @@ func statementsFor(schema string) statements {
 		settleEnded: in("SELECT {{schema}}.settle_ended($1)"),
 		end:         in("SELECT {{schema}}.end_session($1, $2, $3)"),
 		deadline:    in("SELECT deadline_us FROM {{schema}}.setting"),
-		fence:       in("SELECT 1 FROM {{schema}}.claim WHERE session = $1 AND seq = $2 FOR KEY SHARE"),
+		queues: in("SELECT c.name, c.session, c.seq, coalesce(c.token, 0), s.owner FROM {{schema}}.claim c " +
+			"JOIN {{schema}}.session s ON s.id = c.session WHERE c.name = ANY($1) ORDER BY c.name, c.place"),
+		fence: in("SELECT 1 FROM {{schema}}.claim WHERE session = $1 AND seq = $2 FOR KEY SHARE"),
 	}
 }

@@ -92,6 +92,15 @@ BEGIN
 		VALUES (session_id, open_session.epoch, deadline, session_owner);
 END $$;
 
+-- Notifies the observers of a queue that it has changed: that of an election. Those of locks are too many for that.
+CREATE OR REPLACE FUNCTION {{schema}}.notify_observers(of_name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	IF starts_with(of_name, 'election/') THEN
+		PERFORM pg_notify('goverse_queues', of_name);
+	END IF;
+END $$;
+
 -- Grants what can be granted of a name, whose row the caller has locked: the claim with the first place, or all shared
 -- ones before the first exclusive one.
 CREATE OR REPLACE FUNCTION {{schema}}.grant_first(of_name text) RETURNS void
@@ -125,6 +134,7 @@ BEGIN
 	IF EXISTS (SELECT 1 FROM {{schema}}.epoch WHERE open AND started = pg_postmaster_start_time()) THEN
 		PERFORM {{schema}}.grant_first(of_name);
 	END IF;
+	PERFORM {{schema}}.notify_observers(of_name);
 END $$;
 
 -- Settles some names that have claims of sessions that have ended, in order. It returns the number of names.
@@ -199,6 +209,7 @@ BEGIN
 				IF may_grant THEN
 					PERFORM {{schema}}.grant_first(names[i]);
 				END IF;
+				PERFORM {{schema}}.notify_observers(names[i]);
 				apply.outcome := 'released';
 			ELSIF EXISTS (SELECT 1 FROM {{schema}}.claim k WHERE k.session = session_id AND k.seq = seqs[i]) THEN
 				apply.outcome := 'fenced';
@@ -242,6 +253,7 @@ BEGIN
 		ELSE
 			apply.outcome := 'waiting';
 		END IF;
+		PERFORM {{schema}}.notify_observers(names[i]);
 		RETURN NEXT;
 	END LOOP;
 END $$;

@@ -50,7 +50,8 @@ func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, e
 		set_config('synchronous_commit', CASE WHEN v IN ('off', 'local') THEN 'on' ELSE v END, false)
 		FROM current_setting('synchronous_commit') v`, s.id)
 	if err == nil {
-		_, err = main.Exec(ctx, fmt.Sprintf("LISTEN goverse_%d", s.id))
+		_, err = main.Exec(ctx, fmt.Sprintf("LISTEN goverse_%d; LISTEN "+queuesChannel, s.id),
+			pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +108,11 @@ func (s *Session) awaitNotification(atMost time.Duration) {
 	n, err := s.main.WaitForNotification(ctx)
 	switch {
 	case err == nil:
-		s.recordNotification(n.Payload)
+		if n.Channel == queuesChannel {
+			s.k.requestRead(n.Payload)
+		} else {
+			s.recordNotification(n.Payload)
+		}
 	case s.main.IsClosed() || ctx.Err() == nil:
 		s.end(session.ReasonConnectionLost, err)
 	}

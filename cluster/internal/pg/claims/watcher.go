@@ -18,6 +18,9 @@ import (
 // maxAsked limits the claims that the watcher asks for in one look.
 const maxAsked = 500
 
+// readPause is the least time between two reads of queues.
+const readPause = 5 * time.Millisecond
+
 // watcher is a session's view of the others.
 type watcher struct {
 	s       *Session
@@ -26,6 +29,7 @@ type watcher struct {
 	others  map[int64]silence
 	epoch   epochView
 	swept   time.Time // when names were last settled for want of their claims' sessions
+	readAt  time.Time // when queues were last read
 	asked   int64     // the number of the claim up to which was asked last
 	failing bool
 }
@@ -73,17 +77,26 @@ func (s *Session) watch(conn *connection) {
 // rest waits until the next look is due.
 func (w *watcher) rest() {
 	s := w.s
+	every := s.k.cfg.restEvery()
 	if s.hasWaiting() {
-		wait.For(s.ctx, s.k.cfg.pollEvery())
-		return
+		every = s.k.cfg.pollEvery()
 	}
-	timer := time.NewTimer(s.k.cfg.restEvery())
+	timer := time.NewTimer(every)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.polls:
-		wait.For(s.ctx, s.k.cfg.pollEvery())
-	case <-s.ctx.Done():
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-s.polls:
+			timer.Reset(min(every, s.k.cfg.pollEvery()))
+		case <-s.k.reads:
+			wait.For(s.ctx, time.Until(w.readAt.Add(readPause))) // notifications can come from any program
+			if w.readQueues(s.k.requestedReads()) != nil {
+				return // the next look fails, too, or repairs it
+			}
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -116,6 +129,9 @@ func (w *watcher) look() error {
 	}
 	s.recordGrants(seen.own)
 	s.recordVanished(seen)
+	if err := w.readQueues(s.k.followedNames()); err != nil {
+		return err
+	}
 	ended, err := w.endSilent(ctx, seen, gap)
 	if err != nil {
 		return err
