@@ -170,7 +170,7 @@ func TestClusterStaysLean(t *testing.T) {
 		for _, dep := range all[name].Deps {
 			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft",
 				"github.com/spf13/cobra",
-				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {
+				"github.com/prometheus", "github.com/jackc", "github.com/redis", "database/sql", "github.com/stretchr"} {
 				if strings.HasPrefix(dep, heavy) {
 					t.Errorf("%s pulls in %s", name, dep)
 				}

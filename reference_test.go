@@ -204,6 +204,7 @@ func TestPublicPackagesAreDocumented(t *testing.T) {
 // package whose examples use them.
 var withoutExample = []string{
 	"cluster/elector/postgres", "cluster/objects/state/postgres", "cluster/processor/postgres", // PostgreSQL
+	"cluster/elector/redis", // Redis
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 

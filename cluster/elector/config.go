@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of
-// package postgres's configuration.
+// ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of the
+// configurations of packages postgres and redis.
 var ErrBadConfig = errors.New("bad elector configuration")
 
 // Config configures an [Elector]. LeaseStore and CandidateID are required.
@@ -90,7 +90,7 @@ func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {
 	case c.LeaseStore == nil:
-		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and package postgres make one", ErrBadConfig)
+		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and packages postgres and redis make one", ErrBadConfig)
 	case len(c.CandidateID) > maxID:
 		return fmt.Errorf("%w: CandidateID has %d bytes; give it at most %d", ErrBadConfig, len(c.CandidateID), maxID)
 	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):

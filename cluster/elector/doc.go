@@ -1,5 +1,6 @@
-// Package elector elects one leader among candidates that share one record, the lease. The record is kept in a
-// table, in etcd, or in any store that can compare and swap ([LeaseStore]). The elector works like that of
+// Package elector elects one leader among candidates that share one record, the lease. The record is kept in etcd
+// ([NewEtcd]), in PostgreSQL or Redis (packages postgres and redis), or in any store that can compare and swap
+// ([LeaseStore]). docs/guides/lease-stores.md compares them and shows how to write one. The elector works like that of
 // Kubernetes and has the same callbacks. A program with a cluster does not need it, because named elections
 // hand over faster and in order. It is for programs that have only a database or a store of their own.
 //
