@@ -67,7 +67,8 @@ func TestToolchainIsTheSame(t *testing.T) {
 	}
 	want := line.FindStringSubmatch(read("go.mod"))
 	require.NotNil(t, want)
-	for _, dir := range []string{"bench", "compat/etcd35", "compat/etcd36", "examples/cron", "internal/test/tools"} {
+	for _, dir := range []string{"bench", "compat/etcd35", "compat/etcd36", "examples/cron", "examples/mongolease",
+		"internal/test/tools"} {
 		require.Equal(t, want, line.FindStringSubmatch(read(dir+"/go.mod")), dir)
 	}
 	require.Contains(t, read("deploy/docker/Dockerfile"), "FROM golang:"+want[1]+" AS build")

@@ -30,13 +30,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/cluster/elector/electortest"
 	"github.com/goverse/goverse/cluster/elector/postgres"
+	"github.com/goverse/goverse/cluster/elector/redis"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/cluster/objects"
@@ -58,12 +61,15 @@ var (
 	_ = http.NewServeMux
 	_ time.Duration
 	_ *pgxpool.Pool
+	_ goredis.UniversalClient
 	_ *clientv3.Client
 	_ grpc.ServiceRegistrar
 	_ cluster.Config
 	_ leaderelection.Leader
 	_ = elector.New
+	_ = electortest.Run
 	_ = postgres.New
+	_ = redis.New
 	_ = httpapi.New
 	_ = leaderonly.Handler
 	_ = objects.NotStarted
