@@ -10,8 +10,8 @@
 //
 // # What is not promised
 //
-//   - The tests of this repository compile this package, and run it only against a MongoDB that you name (see the
-//     test).
+//   - This repository has no MongoDB to test with. The conformance suite runs against the one that GOVERSE_MONGODB
+//     names. A database that only speaks MongoDB's protocol may not compare and write in one step.
 //   - Confirmed writes may be lost where writeConcernMajorityJournalDefault is false, or in a restored backup.
 //   - A handover is not immediate. The store is not watched, so the next candidate leads up to RetryPeriod after a
 //     release.
