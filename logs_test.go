@@ -15,7 +15,7 @@ import (
 // passOn lists the packages that need no queue of their own: they pass a user's logger to others that queue its
 // lines, or get a logger that package cluster has queued.
 var passOn = map[string]bool{"clustertest": true, "cluster/slogger": true, "cluster/leaderelection": true,
-	"cluster/consensusmanager": true, "node": true}
+	"cluster/consensusmanager": true, "cluster/pgsession": true, "node": true}
 
 // No goroutine waits for a user's logger: every package that takes one wraps it with logqueue. So a line logged
 // under a lock, or before something urgent, costs little, whatever the log is written to.

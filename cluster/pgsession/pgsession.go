@@ -70,13 +70,13 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Session is this process's session in PostgreSQL. If it is lost, another one is opened by itself, and what was held under
-// the lost one is lost. All methods are safe for concurrent use.
+// Session is this process's session in PostgreSQL. If it is lost, another one is opened by itself, and what was held
+// under the lost one is lost. All methods are safe for concurrent use.
 type Session struct{ k *claims.Keeper }
 
-// Open opens a session. It makes its tables unless they are there; a user who may not create a schema gets PostgreSQL's
-// error, and has another one run [SchemaSQL] once. Open blocks until the session is open, or ctx ends. Close the session when
-// nothing is held any more.
+// Open opens a session. It makes its tables unless they are there. If its user may not create a schema, it returns
+// PostgreSQL's error; an administrator then runs [SchemaSQL] once. Open blocks until the session is open, or ctx ends.
+// Close the session when nothing is held any more.
 func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -94,9 +94,9 @@ func SchemaSQL(schema string) string { return claims.SchemaSQL(cmp.Or(schema, cl
 // Valid reports whether what is held in the session may be relied on at this instant. It does not use the network.
 func (s *Session) Valid() bool { return s.k.Valid() }
 
-// Close ends everything that is held in the session, with lock.ErrStopped, and gives it up, so that other processes need not
-// wait for the deadline. It blocks until PostgreSQL has confirmed that, or ctx ends; its error then says so. Closing again is
-// harmless.
+// Close ends everything that is held in the session, with lock.ErrStopped, and gives it up, so that other processes
+// need not wait for the deadline. It blocks until PostgreSQL has confirmed that, or ctx ends; its error then says so.
+// Closing again is harmless.
 func (s *Session) Close(ctx context.Context) error { return s.k.Close(ctx) }
 
 // Keeper returns the inside of the session, for packages of this module.

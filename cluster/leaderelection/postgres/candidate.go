@@ -152,10 +152,11 @@ func (c *Candidate) enterTerm() *term {
 	return nil
 }
 
-// Lead waits until this process leads, then runs fn once. fn's context ends with the term, or with ctx. fn must return soon
-// after that, because a leader that gives way waits for it, up to the WorkTimeout. Lead returns fn's error; if that is the
-// context's error because the term ended, it returns an error that matches leaderelection.ErrTermOver. Leadership does not
-// end when fn returns. If fn did not run, the error is leaderelection.ErrWithdrawn, leaderelection.ErrStopped, or ctx's cause.
+// Lead waits until this process leads, then runs fn once. fn's context ends with the term, or with ctx. fn must return
+// soon after that, because a leader that gives way waits for it, up to the WorkTimeout. Lead returns fn's error; if
+// that is the context's error because the term ended, it returns an error that matches leaderelection.ErrTermOver.
+// Leadership does not end when fn returns. If fn did not run, the error is leaderelection.ErrWithdrawn,
+// leaderelection.ErrStopped, or ctx's cause.
 func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	ctxOrEnd, stop := wait.MergeContexts(ctx, c.standing)
 	defer stop()
@@ -187,9 +188,9 @@ func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t
 	return t.scope.RunIntoTail(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
-// Resign gives up leadership: it ends the term, waits for its functions up to the WorkTimeout, and queues this process again
-// at the tail. It blocks until the claim is released, or ctx ends; it is then released as soon as PostgreSQL answers. Errors are
-// leaderelection.ErrNotLeader and ctx's cause.
+// Resign gives up leadership: it ends the term, waits for its functions up to the WorkTimeout, and queues this process
+// again at the tail. It blocks until the claim is released, or ctx ends; it is then released as soon as PostgreSQL
+// answers. Errors are leaderelection.ErrNotLeader and ctx's cause.
 func (c *Candidate) Resign(ctx context.Context) error {
 	t := c.ownTerm()
 	if t == nil {
@@ -199,8 +200,8 @@ func (c *Candidate) Resign(ctx context.Context) error {
 	return t.claim.AwaitReleased(ctx)
 }
 
-// Withdraw ends the candidacy: a term ends as with Resign, and this process is no candidate until Stand is called again, which
-// returns another Candidate. Views of the election go on. Withdraw blocks like Resign.
+// Withdraw ends the candidacy: a term ends as with Resign, and this process is no candidate until Stand is called
+// again, which returns another Candidate. Views of the election go on. Withdraw blocks like Resign.
 func (c *Candidate) Withdraw(ctx context.Context) error {
 	c.withdraw(fmt.Errorf("election %q: %w", c.name, leaderelection.ErrWithdrawn))
 	select {
@@ -216,7 +217,8 @@ func (c *Candidate) Withdraw(ctx context.Context) error {
 	return nil
 }
 
-// Close withdraws, and ends the view. It blocks like Resign; if it fails, this process has withdrawn and nothing is closed.
+// Close withdraws, and ends the view. It blocks like Resign; if it fails, this process has withdrawn and nothing is
+// closed.
 func (c *Candidate) Close(ctx context.Context) error {
 	if err := c.Withdraw(ctx); err != nil {
 		return err

@@ -49,10 +49,10 @@ func New(s *pgsession.Session, opts ...Option) *Elections {
 // prefix sets the names of elections apart from those of locks. The tables' functions know it.
 const prefix = "election/"
 
-// Stand makes this process a candidate in the named election, also if it had withdrawn before. The same name returns the
-// same candidate until that has withdrawn. A candidate can become the leader at any time, even while no function runs in
-// Lead. Stand does not block. The error matches leaderelection.ErrBadName or ErrStopped, or reports an option: there are
-// no priorities.
+// Stand makes this process a candidate in the named election, also if it had withdrawn before. The same name returns
+// the same candidate until that has withdrawn. A candidate can become the leader at any time, even while no function
+// runs in Lead. Stand does not block. The error matches leaderelection.ErrBadName or ErrStopped, or reports an option:
+// there are no priorities.
 func (es *Elections) Stand(name string, opts ...leaderelection.StandOption) (*Candidate, error) {
 	var o leaderelection.StandOptions
 	for _, opt := range opts {
@@ -121,7 +121,8 @@ func newElection(es *Elections, name string, own func() *term) *Election {
 	return e
 }
 
-// Close ends the view. The channels of its Watch close, as they do when the session is closed. Closing twice is harmless. It always returns nil.
+// Close ends the view. The channels of its Watch close, as they do when the session is closed. Closing twice is
+// harmless. It always returns nil.
 func (e *Election) Close() error {
 	e.cancel(fmt.Errorf("election %q: %w", e.name, leaderelection.ErrClosed))
 	e.wg.Wait()
@@ -170,8 +171,8 @@ func (e *Election) entries() []claims.Entry {
 	return f.Entries()
 }
 
-// Leader returns the leader as far as this process knows: the zero Leader between two leaders, and while this process has no
-// valid session. It returns this process if and only if it leads. It does not block.
+// Leader returns the leader as far as this process knows: the zero Leader between two leaders, and while this process
+// has no valid session. It returns this process if and only if it leads. It does not block.
 func (e *Election) Leader() leaderelection.Leader {
 	if t := e.term(); t != nil {
 		return leaderelection.Leader{Address: e.es.keeper.Owner(), Token: t.Token(), Mode: leaderelection.ModeElection,
@@ -206,8 +207,8 @@ func (e *Election) WaitForLeader(ctx context.Context) (l leaderelection.Leader, 
 }
 
 // Watch delivers the current leader, then every change; the zero Leader means that there is none. A slow receiver skips
-// intermediate values and always gets the newest. The channel closes when ctx ends or the view is closed. The error matches
-// leaderelection.ErrClosed.
+// intermediate values and always gets the newest. The channel closes when ctx ends or the view is closed. The error
+// matches leaderelection.ErrClosed.
 func (e *Election) Watch(ctx context.Context) (<-chan leaderelection.Leader, error) {
 	return watchValue(ctx, e, e.Leader, func(a, b leaderelection.Leader) bool { return a == b })
 }

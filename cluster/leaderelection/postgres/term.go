@@ -34,8 +34,8 @@ func (t *term) Valid() bool              { return t.c.ownTerm() == t }
 func (t *term) Guard() []clientv3.Cmp    { return nil }
 
 func (t *term) Txn(context.Context) clientv3.Txn {
-	return txn.Failed(fmt.Errorf("election %q is held in PostgreSQL: etcd cannot guard a transaction with it; use Fence of "+
-		"package cluster/leaderelection/postgres", t.c.name))
+	return txn.Failed(fmt.Errorf("election %q is held in PostgreSQL: etcd cannot guard a transaction with it; use Fence "+
+		"of package cluster/leaderelection/postgres", t.c.name))
 }
 
 func (t *term) overError(why error) error {
@@ -50,10 +50,10 @@ type Querier interface {
 // ErrForeign is returned for a term that is not of this package.
 var ErrForeign = errors.New("the term is not one of package cluster/leaderelection/postgres")
 
-// Fence lets a transaction commit only while the term lasts: no other candidate leads before the transaction has ended. It
-// returns an error that matches leaderelection.ErrTermOver if the term is over; then roll the transaction back. The
-// transaction must be in the database that keeps the elections. Keep it short: the next leader waits for it. Fence blocks for
-// one round trip, or until ctx ends.
+// Fence lets a transaction commit only while the term lasts: no other candidate leads before the transaction has ended.
+// It returns an error that matches leaderelection.ErrTermOver if the term is over; then roll the transaction back. The
+// transaction must be in the database that keeps the elections. Keep it short: the next leader waits for it. Fence
+// blocks for one round trip, or until ctx ends.
 func Fence(ctx context.Context, tx Querier, of leaderelection.Term) error {
 	t, ok := of.(*term)
 	if !ok {

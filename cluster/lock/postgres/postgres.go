@@ -1,13 +1,13 @@
-// Package postgres keeps the locks of package lock in PostgreSQL, on a session of package pgsession: any number of locks on
-// three connections, first come, first served, exclusive or shared.
+// Package postgres keeps the locks of package lock in PostgreSQL, on a session of package pgsession: any number of
+// locks on three connections, first come, first served, exclusive or shared.
 //
 //	locks := postgres.New(session)
 //	held, err := locks.Acquire(ctx, "invoice/42")
 //	...
 //	err = held.Release(ctx)
 //
-// A write to the same database can be part of a transaction that commits only while the lock is held; see [Fence]. Systems
-// elsewhere compare the token.
+// A write to the same database can be part of a transaction that commits only while the lock is held; see [Fence].
+// Systems elsewhere compare the token.
 //
 // # What is not promised
 //
@@ -110,9 +110,9 @@ type Querier interface {
 var ErrForeign = errors.New("the lock is not one of package cluster/lock/postgres")
 
 // Fence lets a transaction commit only while the lock is held: no other caller gets the lock before the transaction has
-// ended. It returns an error that matches lock.ErrLost if the lock is not held any more; then roll the transaction back. The
-// transaction must be in the database that keeps the locks, and its user must be allowed to update the table of claims. Keep
-// it short: the next holder waits for it. Fence blocks for one round trip, or until ctx ends.
+// ended. It returns an error that matches lock.ErrLost if the lock is not held any more; then roll the transaction
+// back. The transaction must be in the database that keeps the locks, and its user must be allowed to update the table
+// of claims. Keep it short: the next holder waits for it. Fence blocks for one round trip, or until ctx ends.
 func Fence(ctx context.Context, tx Querier, l lock.Held) error {
 	h, ok := l.(held)
 	if !ok {

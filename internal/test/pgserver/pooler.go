@@ -19,9 +19,9 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// PooledForTest starts a pgbouncer in front of the server and returns its URL. mode is its pool_mode: "transaction", on a
-// few connections, or "session". Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
-// pgbouncer.
+// PooledForTest starts a pgbouncer in front of the server and returns its URL. mode is its pool_mode: "transaction", on
+// a few connections, or "session". Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE
+// names pgbouncer.
 func (s *Server) PooledForTest(t testing.TB, mode string) string {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")

@@ -62,8 +62,8 @@ type Claim struct {
 	cancel    context.CancelCauseFunc
 }
 
-// Acquire claims a name, and waits until the claim is granted or ctx ends, through any number of sessions. If ctx ends, the
-// claim is released as soon as PostgreSQL answers.
+// Acquire claims a name, and waits until the claim is granted or ctx ends, through any number of sessions. If ctx ends,
+// the claim is released as soon as PostgreSQL answers.
 func (k *Keeper) Acquire(ctx context.Context, spec Spec) (*Claim, error) {
 	for {
 		s, err := k.await(ctx)
@@ -188,7 +188,8 @@ func (c *Claim) Release(ctx context.Context) (lost, err error) {
 	return lost, nil
 }
 
-// AwaitReleased blocks until PostgreSQL has confirmed a release, the session has ended, or ctx ends, whose cause it returns.
+// AwaitReleased blocks until PostgreSQL has confirmed a release, the session has ended, or ctx ends. In
+// that case it returns the cause of ctx.
 func (c *Claim) AwaitReleased(ctx context.Context) error {
 	select {
 	case <-c.released:
@@ -206,8 +207,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// LockRow locks the grant's row in a transaction of the user's: no other claim of the name is granted before that has ended.
-// It reports false if the row is gone.
+// LockRow locks the grant's row in a transaction of the user's: no other claim of the name is granted before that has
+// ended. It reports false if the row is gone.
 func (c *Claim) LockRow(ctx context.Context, tx Querier) (stands bool, err error) {
 	var one int
 	err = tx.QueryRow(ctx, c.s.k.sql.fence, c.s.id, c.seq).Scan(&one)

@@ -194,8 +194,8 @@ func (s *Session) awaitEnd(conn, old *connection) error {
 	}
 }
 
-// failBatch records that the server refused a batch, or that the session has ended. What was to be acquired fails. What
-// was to be released is tried again, by the watcher, until the session ends.
+// failBatch records that the server refused a batch, or that the session has ended. Acquisitions fail.
+// Releases are tried again until the session ends.
 func (s *Session) failBatch(batch []*request, err error) {
 	if s.ctx.Err() != nil {
 		return // endClaims ends all

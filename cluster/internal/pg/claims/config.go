@@ -23,8 +23,8 @@ var (
 		"pool_mode=transaction), so a session cannot be bound to one; connect to PostgreSQL itself, or to a pooler with " +
 		"pool_mode=session")
 	// ErrStandby is matched by the error of a server that takes no writes.
-	ErrStandby = errors.New("the server takes no writes (a hot standby, or default_transaction_read_only is on); connect " +
-		"to the primary, with target_session_attrs=read-write if the URL has several hosts")
+	ErrStandby = errors.New("the server takes no writes (a hot standby, or default_transaction_read_only is on); " +
+		"connect to the primary, with target_session_attrs=read-write if the URL has several hosts")
 )
 
 // The limits of Config.Deadline.
@@ -87,5 +87,5 @@ func (c Config) pollEvery() time.Duration { return max(c.Deadline/30, 10*time.Mi
 // restEvery returns the time between two looks at the other sessions while no claim waits.
 func (c Config) restEvery() time.Duration { return c.Deadline / 3 }
 
-// requestTimeout limits a request whose connection may have broken silently.
+// requestTimeout limits a request, in case its connection has broken silently.
 func (c Config) requestTimeout() time.Duration { return max(c.Deadline, 2*time.Second) }

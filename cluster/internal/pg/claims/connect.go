@@ -82,7 +82,8 @@ func (c *connection) applySettings(ctx context.Context, deadline time.Duration) 
 		names, values = append(names, s[0]), append(values, s[1])
 	}
 	_, err := c.Exec(ctx, `SELECT set_config(s.name, w.value, false)
-		FROM unnest($1::text[], $2::text[]) w (name, value) JOIN pg_settings s ON s.name = w.name`, pgx.QueryExecModeExec, names, values)
+		FROM unnest($1::text[], $2::text[]) w (name, value) JOIN pg_settings s ON s.name = w.name`,
+		pgx.QueryExecModeExec, names, values)
 	if err != nil {
 		return fmt.Errorf("make the settings of a connection: %w", err)
 	}

@@ -21,13 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 var faultsFor = flag.Duration("faults.for", 10*time.Second, "how long TestFaults goes on")
 
-// findOverlap returns two terms that were valid at one time although one of them is exclusive, or two of one name of which
-// the later one has the smaller token.
+// findOverlap returns two terms that were valid at one time although one of them is exclusive, or two of one name of
+// which the later one has the smaller token.
 func findOverlap(all []term) string {
 	slices.SortFunc(all, func(a, b term) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.first, b.first)) })
 	for i, a := range all {
@@ -180,9 +181,7 @@ func (p *pool) requireAllGranted() {
 	var k *Keeper
 	require.Eventually(p.t, func() (ok bool) {
 		var err error
-		k, err = Open(ctx, Config{Deadline: faultsDeadline, Owner: "the last", Connect: func(context.Context) (*pgx.ConnConfig, error) {
-			return pgx.ParseConfig(url)
-		}})
+		k, err = Open(ctx, config(url, faultsDeadline, &logtest.Buffer{}))
 		return err == nil
 	}, time.Minute, time.Millisecond)
 	for i := range workerNames {

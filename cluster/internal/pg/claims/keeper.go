@@ -20,12 +20,13 @@ import (
 // reopen are the pauses before a session is opened in place of a lost one.
 var reopen = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 
-// Keeper keeps a session of this process, and opens another one when it is lost. All methods are safe for concurrent use.
+// Keeper keeps a session of this process, and opens another one when it is lost. All methods are safe for concurrent
+// use.
 type Keeper struct {
 	cfg   Config
 	sql   statements
 	tasks *wait.Group
-	users *wait.Group // what holds claims and gives them up by itself
+	users *wait.Group // goroutines that hold claims and release them by themselves
 	reads wait.Signal // queues are to be read
 
 	mu      sync.Mutex
@@ -35,11 +36,11 @@ type Keeper struct {
 	closing context.Context // of Close
 	queues  map[string]*queue
 	toRead  map[string]bool // queues that have changed
-	left    []int64         // sessions of this process that have ended, whose rows may stand
+	left    []int64         // ended sessions of this process with rows that may stand
 }
 
-// Open makes the tables, unless they are there, and opens a session. It blocks until that is done, PostgreSQL refuses it, or
-// ctx ends. Errors match ErrBadConfig, ErrPooled or ErrStandby, or are PostgreSQL's.
+// Open makes the tables, unless they are there, and opens a session. It blocks until that is done, PostgreSQL refuses
+// it, or ctx ends. Errors match ErrBadConfig, ErrPooled or ErrStandby, or are PostgreSQL's.
 func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -96,8 +97,8 @@ func (k *Keeper) open(ctx context.Context) (_ *opened, err error) {
 	return &opened{s, conns[1], conns[2]}, nil
 }
 
-// leaveOld gives up the sessions of this process that have ended, so that no other process waits for them. If conn is nil,
-// it connects for that.
+// leaveOld gives up the sessions of this process that have ended, so that no other process waits for them. If conn is
+// nil, it connects for that.
 func (k *Keeper) leaveOld(ctx context.Context, conn *connection) (err error) {
 	k.mu.Lock()
 	left := slices.Clone(k.left)
@@ -236,7 +237,7 @@ func (k *Keeper) await(ctx context.Context) (*Session, error) {
 	}
 }
 
-// endClaims ends what the end of the session leaves.
+// endClaims ends the claims of a session that has ended.
 func (s *Session) endClaims() {
 	why := context.Cause(s.ctx)
 	s.mu.Lock()
@@ -251,14 +252,14 @@ func (s *Session) endClaims() {
 	}
 }
 
-// Go runs f, which holds claims, until its context ends: that of Close, which waits for f until its own context ends. Go
-// reports false, and does not run f, once Close was called.
+// Go runs f, which holds claims, until its context ends: that of Close, which waits for f until its own context ends.
+// Go reports false, and does not run f, once Close was called.
 func (k *Keeper) Go(f func(ctx context.Context)) bool { return k.users.Go(f) }
 
 // Context returns a context that ends with Close. Its cause is lifecycle.ErrStopped.
 func (k *Keeper) Context() context.Context { return k.users.Context() }
 
-// closeUsers ends what holds claims. It blocks until that has ended, or ctx ends.
+// closeUsers ends the goroutines that hold claims. It blocks until that has ended, or ctx ends.
 func (k *Keeper) closeUsers(ctx context.Context) {
 	ended := make(chan struct{})
 	if !k.tasks.Go(func(context.Context) {
@@ -273,9 +274,9 @@ func (k *Keeper) closeUsers(ctx context.Context) {
 	}
 }
 
-// Close ends all claims with lifecycle.ErrStopped and gives the session up, so that others need not wait for its deadline. It
-// blocks until PostgreSQL has confirmed that, or ctx ends; its error then says that it was not confirmed. Closing again is
-// harmless.
+// Close ends all claims with lifecycle.ErrStopped and gives the session up, so that others need not wait for its
+// deadline. It blocks until PostgreSQL has confirmed that, or ctx ends; its error then says that it was not confirmed.
+// Closing again is harmless.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.closeUsers(ctx)
 	k.mu.Lock()

@@ -34,7 +34,9 @@ func TestHolderIsLost(t *testing.T) {
 		out  bool // out-of-band changes are noticed by the next heartbeat only
 	}{
 		{"its connection is reset", func(_ *testing.T, r *fault.Relay, _ *process) { r.Reset(fault.Both) }, false},
-		{"its server process is terminated", func(t *testing.T, _ *fault.Relay, p *process) { terminateMain(t, db, p) }, false},
+		{"its server process is terminated", func(t *testing.T, _ *fault.Relay, p *process) {
+			terminateMain(t, db, p)
+		}, false},
 		{"it is cut off", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.Both) }, false},
 		{"it is not heard", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.ToTarget) }, false},
 		{"it hears nothing", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.FromTarget) }, false},
@@ -166,7 +168,8 @@ func TestSilentSessionOfAnotherUser(t *testing.T) {
 	db := pgserver.StartForTest(t)
 	admin := connect(t, db.URL())
 	require.NoError(t, CreateSchema(patient(t), admin, DefaultSchema))
-	_, err := admin.Exec(patient(t), `CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT USAGE ON SCHEMA goverse TO ann, bob;
+	_, err := admin.Exec(patient(t), `CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN;
+		GRANT USAGE ON SCHEMA goverse TO ann, bob;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA goverse TO ann, bob`)
 	require.NoError(t, err)
 	require.NoError(t, admin.Close(patient(t)))
@@ -231,7 +234,8 @@ func TestRefusedConnections(t *testing.T) {
 	release(t, open(t, both, short).acquire(t, Spec{Name: "it"}))
 }
 
-// A user's transaction that has the fence keeps the name from the next caller, and none that is too late gets the fence.
+// A user's transaction that has the fence keeps the name from the next caller, and none that is too late gets the
+// fence.
 func TestFence(t *testing.T) {
 	db := pgserver.StartForTest(t)
 	a, b := open(t, db.URL(), short), open(t, db.URL(), short)

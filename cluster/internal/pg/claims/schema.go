@@ -16,15 +16,15 @@ const DefaultSchema = "goverse"
 //go:embed schema.sql
 var schemaText string
 
-// SchemaSQL returns the statements that make the tables and functions in a schema, unless they are there. A user who
-// may create neither schemas nor functions has them run by one who may.
+// SchemaSQL returns the statements that make the tables and functions in a schema, unless they are there. An
+// administrator runs them where the program's user may create neither schemas nor functions.
 func SchemaSQL(schema string) string {
 	return strings.NewReplacer("{{schema}}", pgx.Identifier{schema}.Sanitize(), "{{release}}", fmt.Sprint(schemaRelease)).
 		Replace(schemaText)
 }
 
-// schemaRelease is the number of the tables and functions in schema.sql. A change of them raises it, and must leave what
-// processes of the release before call.
+// schemaRelease is the number of the tables and functions in schema.sql. A change of them raises it, and must leave
+// what processes of the release before call.
 const schemaRelease = 1
 
 // database is a connection, a pool or a transaction.
@@ -57,7 +57,10 @@ func CreateSchema(ctx context.Context, db database, schema string) error {
 
 // statements holds the statements of one schema.
 type statements struct {
-	epoch, openEpoch, openSession, beat, leave, apply, sessions, own, unsettled, settle, settleEnded, end, deadline, fence, queues string
+	epoch, openEpoch, deadline                 string
+	openSession, beat, sessions, end, leave    string
+	apply, own, unsettled, settle, settleEnded string
+	queues, fence                              string
 }
 
 func statementsFor(schema string) statements {

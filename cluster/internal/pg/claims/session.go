@@ -45,7 +45,8 @@ func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, e
 	defer cancel()
 	s := &Session{k: k, id: rand.Int64N(1<<62) + 1, main: main, requests: wait.NewSignal(), polls: wait.NewSignal(),
 		claims: map[int64]*Claim{}, finished: make(chan struct{})}
-	// Heartbeats must be confirmed by the synchronous standbys: an old primary that is cut off from them then confirms none.
+	// Heartbeats must be confirmed by the synchronous standbys: an old primary that is cut off from them then confirms
+	// none.
 	_, err := main.Exec(ctx, `SELECT pg_advisory_lock($1),
 		set_config('synchronous_commit', CASE WHEN v IN ('off', 'local') THEN 'on' ELSE v END, false)
 		FROM current_setting('synchronous_commit') v`, s.id)
@@ -57,7 +58,8 @@ func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, e
 		return nil, err
 	}
 	sent := k.cfg.Clock()
-	err = main.QueryRow(ctx, k.sql.openSession, s.id, k.cfg.Deadline.Microseconds(), k.cfg.Owner, rand.Int64()).Scan(&s.epoch)
+	err = main.QueryRow(ctx, k.sql.openSession, s.id, k.cfg.Deadline.Microseconds(), k.cfg.Owner, rand.Int64()).
+		Scan(&s.epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +74,8 @@ func (s *Session) Valid() bool {
 	return s.ctx.Err() == nil && s.period.Load().Valid(s.k.cfg.Clock())
 }
 
-// endCause returns the reason for the end of the session, or nil while it lasts. It ends a session whose deadline has
-// passed.
+// endCause returns the reason for the end of the session, or nil while it lasts. If the deadline has
+// passed, it ends the session.
 func (s *Session) endCause() error {
 	if s.ctx.Err() == nil && !s.Valid() {
 		s.end(session.ReasonExpired, nil)

@@ -2,11 +2,11 @@ package claims
 
 import "time"
 
-// silence is what a process has seen of another session: for how long its counter has not moved. It is immutable.
+// silence records for how long the counter of another session has not moved. It is immutable.
 //
-// Time is counted by the observer's own monotonic clock, between looks that were answered. A gap between two looks counts
-// for a quarter of the deadline at most: after a pause of the observer or of the server, a session that lives has time to
-// show it. That costs a session that has ended three more looks.
+// Time is counted by the observer's own monotonic clock, between looks that were answered. A gap between two looks
+// counts for a quarter of the deadline at most: after a pause of the observer or of the server, a session that lives
+// has time to show it. That costs a session that has ended three more looks.
 type silence struct {
 	beat       int64
 	lasts      time.Duration
@@ -24,7 +24,7 @@ func (s silence) observe(beat int64, gap, deadline time.Duration) silence {
 	return s
 }
 
-// measure is what a process may do about a session that is silent.
+// measure is an action against a session that is silent.
 type measure int
 
 const (
@@ -37,7 +37,7 @@ const (
 	measureForce
 )
 
-// nextMeasure returns what may be done now.
+// nextMeasure returns the measure that may be taken now.
 func (s silence) nextMeasure(deadline time.Duration) measure {
 	switch {
 	case s.lasts < deadline:

@@ -102,7 +102,8 @@ func (p *process) startWaiter(t testing.TB, db *pgserver.Server, spec Spec) <-ch
 			got <- c
 		}
 	}()
-	require.Eventually(t, func() bool { return query[int](t, db, waiting, spec.Name) > before }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return query[int](t, db, waiting, spec.Name) > before }, patience,
+		time.Millisecond)
 	return got
 }
 

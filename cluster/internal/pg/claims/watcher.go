@@ -34,7 +34,7 @@ type watcher struct {
 	failing bool
 }
 
-// epochView is what a process has seen of an epoch. It is immutable.
+// epochView records for how long this process has seen an epoch. It is immutable.
 type epochView struct {
 	id    int64
 	lasts time.Duration
@@ -112,7 +112,7 @@ func (s *Session) hasWaiting() bool {
 	return false
 }
 
-// look reads what the others have written, and does what follows from it.
+// look reads the state of the other sessions and of this one's claims, and acts on it.
 func (w *watcher) look() error {
 	s := w.s
 	ctx, cancel := context.WithTimeout(s.ctx, s.k.cfg.requestTimeout())
@@ -139,7 +139,7 @@ func (w *watcher) look() error {
 	return w.settle(ctx, seen, ended)
 }
 
-// sight is what one look shows.
+// sight holds the results of one look.
 type sight struct {
 	epoch    int64
 	open     bool
@@ -196,8 +196,8 @@ func (w *watcher) read(ctx context.Context) (sight, error) {
 	return seen, w.conn.SendBatch(ctx, &batch).Close()
 }
 
-// claimsToAsk returns the numbers of claims to ask for, at most maxAsked, beginning after the one with the number after,
-// the names of those that wait, and where to go on.
+// claimsToAsk returns the numbers of claims to ask for, at most maxAsked, beginning after the one with the number
+// after, the names of those that wait, and where to go on.
 func (s *Session) claimsToAsk(after int64) (seqs []int64, waiting []string, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *Session) claimsToAsk(after int64) (seqs []int64, waiting []string, last
 	return seqs, waiting, last
 }
 
-// recordVanished ends the claims whose rows another process has deleted. One that waits is requested again.
+// recordVanished ends claims if another process has deleted their rows. One that waits is requested again.
 func (s *Session) recordVanished(seen sight) {
 	var ends []func()
 	s.mu.Lock()
@@ -280,7 +280,8 @@ func (w *watcher) endSilent(ctx context.Context, seen sight, gap time.Duration) 
 	return ended, nil
 }
 
-// takeMeasure does what may be done about one session. It reports whether it has ended the session.
+// takeMeasure takes the measures against one session that may be taken now. It reports whether it has ended the
+// session.
 func (w *watcher) takeMeasure(ctx context.Context, o otherSession) (ended bool, err error) {
 	for {
 		now := w.others[o.id]
@@ -332,7 +333,7 @@ func (w *watcher) terminate(ctx context.Context, o otherSession, seen silence) e
 	return nil
 }
 
-// settle grants what the end of sessions has made free.
+// settle deletes the claims of sessions that have ended, and grants those behind them.
 func (w *watcher) settle(ctx context.Context, seen sight, ended bool) error {
 	if len(seen.unsettled) > 0 {
 		if _, err := w.conn.Exec(ctx, w.s.k.sql.settle, seen.unsettled); err != nil {

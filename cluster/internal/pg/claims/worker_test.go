@@ -14,11 +14,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // The environment that makes this program a worker of TestFaults.
@@ -106,9 +106,7 @@ func work(url string) error {
 	if err != nil {
 		return err
 	}
-	cfg := Config{Deadline: deadline, Owner: fmt.Sprint(os.Getpid()), Connect: func(context.Context) (*pgx.ConnConfig, error) {
-		return pgx.ParseConfig(url)
-	}}
+	cfg := config(url, deadline, &logtest.Buffer{})
 	var k *Keeper
 	for k == nil {
 		if k, err = Open(ctx, cfg); err != nil && ctx.Err() != nil {
