@@ -34,6 +34,8 @@ type workerConfig struct {
 	Etcd, Postgres string
 	TTL            int
 	InEtcd         bool // the checkpoint is in etcd, not in the handler's transaction
+	// Deadline is that of the session in PostgreSQL of a worker without etcd.
+	Deadline time.Duration
 }
 
 // workerName names the election and the processor.
@@ -68,6 +70,9 @@ func runWorker(encoded string) error {
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
 		return err
 	}
+	if cfg.Etcd == "" {
+		return runWorkerAlone(cfg)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	asked := make(chan os.Signal, 16)
@@ -90,7 +95,7 @@ func runWorker(encoded string) error {
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	p, err := newOrders(c, cfg, pool)
+	p, err := newOrders(c, processor.Election(c.Elections(), workerName), cfg, pool)
 	if err != nil {
 		return errors.Join(err, c.Stop(ctx))
 	}
@@ -128,14 +133,15 @@ func runWorker(encoded string) error {
 	return c.Stop(stopping)
 }
 
-// newOrders returns the processor of a worker.
-func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*processor.Processor[int64], error) {
+// newOrders returns the processor of a worker. c is nil without etcd.
+func newOrders(c *cluster.Cluster, leads processor.LeaderLock, cfg workerConfig,
+	pool *pgxpool.Pool) (*processor.Processor[int64], error) {
 	inDatabase, err := newCheckpoints(pool)
 	if err != nil {
 		return nil, err
 	}
 	pc := processor.Config[int64]{Name: workerName, Source: eventsTable{pool}, Checkpoint: inDatabase, BatchSize: 20,
-		PollInterval: time.Millisecond, LeaderLock: processor.Election(c.Elections(), workerName),
+		PollInterval: time.Millisecond, LeaderLock: leads,
 		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}
 	pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
 		_, err := postgres.Tx(ctx).Exec(ctx, "insert into effects (seq, token, pid) values ($1, $2, $3)", e.Value,
