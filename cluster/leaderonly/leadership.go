@@ -3,6 +3,7 @@ package leaderonly
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster"
@@ -110,15 +111,8 @@ func leaderWithURL(leader func() leaderelection.Leader,
 	}
 }
 
-// firstInQueue reports whether this node is first in the queue.
-func firstInQueue(queue []string, c *cluster.Cluster) bool {
-	return len(queue) > 0 && queue[0] == c.Node().AdvertiseAddress()
-}
-
-// secondInQueue reports whether this node is second in the queue.
-func secondInQueue(queue []string, c *cluster.Cluster) bool {
-	return len(queue) > 1 && queue[1] == c.Node().AdvertiseAddress()
-}
+// place returns the place of an address in the queue, counted from 0, or -1.
+func place(queue []string, address string) int { return slices.Index(queue, address) }
 
 func urlOf(c *cluster.Cluster, l leaderelection.Leader) string {
 	m, ok := c.Member(l.Address)
@@ -134,7 +128,8 @@ func isForeign(c *cluster.Cluster, l leaderelection.Leader) bool {
 	return !l.Member || ok && m.ElectionOnly
 }
 
-// Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes.
+// Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes. Those of package
+// leaderelection/postgres are others.
 type Named interface {
 	Leader() leaderelection.Leader
 	Queue() []string
@@ -150,15 +145,30 @@ type candidate interface {
 // Election returns the leadership of a named election of c. With a handle that only observes, this node answers
 // no request itself.
 func Election(c *cluster.Cluster, e Named) Leadership {
-	l := electionLeadership{c: c, e: e}
+	l := electionLeadership{e: e, self: func() string { return c.Node().AdvertiseAddress() },
+		url:     func(known leaderelection.Leader) string { return urlOf(c, known) },
+		foreign: func(known leaderelection.Leader) bool { return isForeign(c, known) }}
+	l.candidate, _ = e.(candidate)
+	return l
+}
+
+// NamedElection returns the leadership of an election without a cluster, such as one of package
+// leaderelection/postgres. self is this process's address in the election, which no other process may share: the Owner
+// of its session. url returns the address at which a candidate serves HTTP, as host:port or as a URL; "" if unknown.
+func NamedElection(e Named, self string, url func(address string) string) Leadership {
+	l := electionLeadership{e: e, self: func() string { return self },
+		url:     func(known leaderelection.Leader) string { return URL(url(known.Address)) },
+		foreign: func(leaderelection.Leader) bool { return false }}
 	l.candidate, _ = e.(candidate)
 	return l
 }
 
 type electionLeadership struct {
-	c         *cluster.Cluster
 	e         Named
 	candidate candidate // nil if it only observes
+	self      func() string
+	url       func(leaderelection.Leader) string
+	foreign   func(leaderelection.Leader) bool
 }
 
 func (l electionLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
@@ -171,17 +181,17 @@ func (l electionLeadership) AsLeader(ctx context.Context, fn func(context.Contex
 }
 
 func (l electionLeadership) Leader() Leader {
-	known, url := leaderWithURL(l.e.Leader, func(known leaderelection.Leader) string { return urlOf(l.c, known) })
+	known, url := leaderWithURL(l.e.Leader, l.url)
 	if known.Address == "" {
-		// This node's key exists for a moment before the term, and after it.
-		return Leader{Own: firstInQueue(l.e.Queue(), l.c)}
+		// This process's key exists for a moment before the term, and after it.
+		return Leader{Own: place(l.e.Queue(), l.self()) == 0}
 	}
-	own := known.Member && known.Address == l.c.Node().AdvertiseAddress()
-	return Leader{Name: known.Address, URL: url, Foreign: isForeign(l.c, known), Token: known.Token, Own: own,
+	own := known.Member && known.Address == l.self()
+	return Leader{Name: known.Address, URL: url, Foreign: l.foreign(known), Token: known.Token, Own: own,
 		Leads: own && l.candidate != nil && l.candidate.IsLeader()}
 }
 
-func (l electionLeadership) Next() bool { return l.candidate != nil && secondInQueue(l.e.Queue(), l.c) }
+func (l electionLeadership) Next() bool { return l.candidate != nil && place(l.e.Queue(), l.self()) == 1 }
 
 func (l electionLeadership) Await(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
