@@ -191,7 +191,9 @@ func (l electionLeadership) Leader() Leader {
 		Leads: own && l.candidate != nil && l.candidate.IsLeader()}
 }
 
-func (l electionLeadership) Next() bool { return l.candidate != nil && place(l.e.Queue(), l.self()) == 1 }
+func (l electionLeadership) Next() bool {
+	return l.candidate != nil && place(l.e.Queue(), l.self()) == 1
+}
 
 func (l electionLeadership) Await(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)

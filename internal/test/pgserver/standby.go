@@ -68,10 +68,7 @@ func (s *Server) Promote(ctx context.Context, former *Server) error {
 			return fmt.Errorf("the standby has not reached %s: %w", end, context.Cause(ctx))
 		}
 	}
-	if out, err := s.command("pg_ctl", "promote", "--pgdata="+s.dataDir(), "--wait").CombinedOutput(); err != nil {
-		return fmt.Errorf("pg_ctl promote: %w\n%s", err, out)
-	}
-	return nil
+	return s.PromoteNow()
 }
 
 // queryValue runs a query that returns one value.
@@ -82,4 +79,12 @@ func queryValue(ctx context.Context, s *Server, question string, answer any) err
 	}
 	defer func() { _ = conn.Close(ctx) }() // the answer has arrived
 	return conn.QueryRow(ctx, question).Scan(answer)
+}
+
+// PromoteNow makes the standby a primary, whatever it lacks, and returns when it accepts writes.
+func (s *Server) PromoteNow() error {
+	if out, err := s.command("pg_ctl", "promote", "--pgdata="+s.dataDir(), "--wait").CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_ctl promote: %w\n%s", err, out)
+	}
+	return nil
 }

@@ -1,0 +1,114 @@
+//go:build unix
+
+package claims
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/pgserver"
+)
+
+var promotions = flag.Int("promotions", 1, "how often each case of TestPromotion runs; 20 in the full run")
+
+// replicated is a primary and its standby. The holder reaches the primary through a relay.
+type replicated struct {
+	primary, standby *pgserver.Server
+	relay            *fault.Relay
+}
+
+func startReplicated(t *testing.T, synchronous bool) *replicated {
+	t.Helper()
+	r := &replicated{primary: pgserver.StartForTest(t)}
+	var err error
+	r.standby, err = r.primary.StartStandby("-c", "fsync=off")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.standby.Close()) })
+	if synchronous {
+		conn := connect(t, r.primary.URL())
+		for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
+			_, err := conn.Exec(patient(t), sql)
+			require.NoError(t, err)
+		}
+		require.NoError(t, conn.Close(patient(t)))
+		require.Eventually(t, func() bool {
+			return query[int](t, r.primary, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
+		}, patience, time.Millisecond)
+	}
+	r.relay, err = fault.NewRelay(r.primary.Address())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.relay.Close() })
+	return r
+}
+
+// urls returns the URL of a process that reaches the primary at an address, and the standby.
+func (r *replicated) urls(primary string) string {
+	return "postgres://postgres@" + primary + "," + r.standby.Address() + "/postgres?sslmode=disable&connect_timeout=1"
+}
+
+// stopReplication makes the standby lack all later commits.
+func (r *replicated) stopReplication(t *testing.T) {
+	conn := connect(t, r.standby.URL())
+	for _, sql := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+		_, err := conn.Exec(patient(t), sql)
+		require.NoError(t, err)
+	}
+	require.NoError(t, conn.Close(patient(t)))
+	require.Eventually(t, func() bool {
+		return query[int](t, r.primary, "SELECT count(*) FROM pg_stat_replication") == 0
+	}, patience, time.Millisecond)
+}
+
+// A standby is promoted while a process holds a name and another one waits for it. Nothing is granted for the deadline,
+// and tokens grow, also if the standby lacks the grant.
+func TestPromotion(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		synchronous, lags bool
+		cutOff            bool // the holder does not hear that the primary is gone
+		oldServes         bool // the old primary still serves the holder
+		both              bool // both hold the name, as the package comment says
+	}{
+		{name: "synchronous", synchronous: true},
+		{name: "synchronous, holder cut off", synchronous: true, cutOff: true},
+		{name: "synchronous, old primary serves", synchronous: true, oldServes: true},
+		{name: "asynchronous", lags: true},
+		{name: "asynchronous, holder cut off", lags: true, cutOff: true},
+		{name: "asynchronous, old primary serves", lags: true, oldServes: true, both: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for range *promotions {
+				r := startReplicated(t, test.synchronous)
+				holder := open(t, r.urls(r.relay.Address()), short)
+				release(t, holder.acquire(t, Spec{Name: "it"}))
+				if test.lags {
+					r.stopReplication(t)
+				}
+				held := holder.acquire(t, Spec{Name: "it"})
+				if test.cutOff {
+					r.relay.Blackhole(fault.Both)
+				}
+				if !test.oldServes {
+					r.primary.Kill()
+				}
+				require.NoError(t, r.standby.PromoteNow())
+				began := time.Now()
+				next := open(t, r.standby.URL(), short)
+				c := next.acquire(t, Spec{Name: "it"})
+				require.GreaterOrEqual(t, time.Since(began), short)
+				require.Equal(t, test.both, held.Valid())
+				require.Greater(t, c.Token(), held.Token())
+				t.Logf("granted %v after the promotion", time.Since(began).Round(time.Millisecond))
+				release(t, c)
+				require.NoError(t, next.Close(patient(t)))
+				if !test.oldServes { // it finds the new primary by itself
+					release(t, holder.acquire(t, Spec{Name: "it"}))
+				}
+			}
+		})
+	}
+}
