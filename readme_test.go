@@ -42,8 +42,10 @@ import (
 	"github.com/goverse/goverse/cluster/elector/redis"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/leaderonly"
+	lockpg "github.com/goverse/goverse/cluster/lock/postgres"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/slogger"
@@ -72,6 +74,8 @@ var (
 	_ = redis.New
 	_ = httpapi.New
 	_ = leaderonly.Handler
+	_ = lockpg.New
+	_ = pgsession.Open
 	_ = objects.NotStarted
 	_ counterpb.CounterServer
 	_ = once.ErrUnknown
