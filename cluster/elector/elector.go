@@ -40,6 +40,7 @@ type Elector struct {
 	running  atomic.Bool
 	term     atomic.Pointer[term] // nil unless this candidate leads
 	state    atomic.Pointer[leaseState]
+	terms    termSignal
 }
 
 // New returns a candidate, or an error that matches ErrBadConfig. Call [Elector.Run] to campaign.
@@ -93,7 +94,11 @@ func (e *Elector) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer e.running.Store(false)
+	e.terms.notify(false)
+	defer func() {
+		e.terms.notify(true)
+		e.running.Store(false)
+	}()
 	defer logqueue.Flush(context.Background(), e.log)
 	began := e.now()
 	r := &run{e: e, announcer: newAnnouncer(func(id string) {

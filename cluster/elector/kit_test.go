@@ -138,8 +138,9 @@ type candidate struct {
 	*Elector
 	t *testing.T
 	*link
-	stop context.CancelFunc
-	done chan error // receives the result of Run
+	stop  context.CancelFunc
+	done  chan error // receives the result of Run
+	later bool       // the test calls run
 
 	mu       sync.Mutex
 	events   []string      // of terms
@@ -177,7 +178,7 @@ func (c *candidate) leaders() []string {
 // checks that its callbacks run in order.
 func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *Config)) *candidate {
 	t.Helper()
-	c := &candidate{t: t, link: newLink(store), finish: func() {}}
+	c := &candidate{t: t, link: newLink(store), stop: func() {}, finish: func() {}}
 	cfg := Config{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second,
 		RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		OnStartedLeading: func(ctx context.Context) {
@@ -211,7 +212,9 @@ func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate,
 	var err error
 	c.Elector, err = New(cfg)
 	require.NoError(t, err)
-	c.run()
+	if !c.later {
+		c.run()
+	}
 	t.Cleanup(func() {
 		c.finish()
 		c.stop()

@@ -18,10 +18,10 @@ type term struct {
 	token int64
 	claim atomic.Pointer[deadline.Claim]
 	ctx   context.Context // of OnStartedLeading; it ends with the term
-	done  chan struct{}   // closed when all callbacks have returned, including AsLeader's functions
+	done  chan struct{}   // closed when all callbacks have returned, and the functions of Lead and AsLeader
 
 	mu    sync.Mutex
-	scope *termscope.Scope // of AsLeader's functions; its lock is mu
+	scope *termscope.Scope // of the functions of Lead and AsLeader; its lock is mu
 	idle  chan struct{}    // closed when the term is over and none of them runs
 }
 
@@ -34,6 +34,7 @@ func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Cla
 	t.scope = termscope.New(termscope.Owner{Lock: &t.mu, OnIdle: func() { close(t.idle) }}, never, never)
 	t.ctx, _ = t.scope.Bind(context.WithValue(context.WithoutCancel(run), tokenKey{}, token))
 	e.term.Store(t)
+	e.terms.notify(false)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -58,8 +59,8 @@ func (e *Elector) logAbandoned(function string, err error) {
 
 type tokenKey struct{}
 
-// TokenFrom returns the fencing token of the term that a context belongs to: the context of OnStartedLeading or
-// AsLeader, or one derived from it. The token is greater than 0. It stays the same after the term is over, so
+// TokenFrom returns the fencing token of the term that a context belongs to: the context of OnStartedLeading,
+// Lead or AsLeader, or one derived from it. The token is greater than 0. It stays the same after the term is over, so
 // that receivers can refuse it. TokenFrom returns 0 for other contexts.
 func TokenFrom(ctx context.Context) int64 {
 	token, _ := ctx.Value(tokenKey{}).(int64)
@@ -93,7 +94,7 @@ func (e *Elector) AsLeader(ctx context.Context, fn func(ctx context.Context, tok
 	})
 }
 
-// enter counts a function of AsLeader. It reports whether this candidate leads.
+// enter counts a function of Lead or AsLeader. It reports whether this candidate leads.
 func (t *term) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,22 +9,24 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// LeaderLock decides when this process may handle events. See Election, Lock, Shard and LockFunc.
+// LeaderLock decides when this process may handle events. See Election, Lock, Shard and LockFunc. An
+// *elector.Elector is one, too.
 type LeaderLock interface {
-	// Lead waits until this process leads, runs fn, and releases the lead when fn has returned. fn's context
-	// ends with the lead or with ctx. token is larger than the tokens of all earlier leaders. A lock without tokens
-	// passes 0: the checkpoint then takes its last token plus one, so that an earlier leader is fenced when the next
-	// one claims the checkpoint. Lead returns fn's error, or the reason why fn did not run. That error matches
-	// ErrNoLock if fn can never run.
+	// Lead waits until this process leads, runs fn, and releases the lead when fn has returned, unless others
+	// share it. fn's context ends with the lead or with ctx. token is larger than the tokens of all earlier
+	// leaders. A lock without tokens passes 0: the checkpoint then takes its last token plus one, so that an
+	// earlier leader is fenced when the next one claims the checkpoint. Lead returns fn's error, or the reason why
+	// fn did not run. That error matches ErrNoLock if fn can never run.
 	Lead(ctx context.Context, fn func(ctx context.Context, token int64) error) error
 }
 
-// ErrNoLock is returned if a leader lock can never be acquired, because the node has stopped or was not
-// started.
-var ErrNoLock = errors.New("the leader lock cannot be had")
+// ErrNoLock is returned if a leader lock can never be acquired, because the node or the elector has stopped, or
+// the node was not started.
+var ErrNoLock = lifecycle.ErrNoLock
 
 // LockFunc is a function that implements LeaderLock.
 type LockFunc func(ctx context.Context, fn func(ctx context.Context, token int64) error) error

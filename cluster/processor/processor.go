@@ -35,7 +35,7 @@ func New[E any](cfg Config[E]) (*Processor[E], error) {
 
 // Run handles events whenever this process leads. It returns nil when ctx has ended, the handler has returned,
 // and the lead is released. It retries forever when etcd, the source or the checkpoint fails. It returns
-// ErrRunning if the processor is running already, and ErrNoLock when the node has stopped.
+// ErrRunning if the processor is running already, and ErrNoLock when the node or the elector has stopped.
 func (p *Processor[E]) Run(ctx context.Context) error {
 	if !p.running.TryLock() {
 		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)

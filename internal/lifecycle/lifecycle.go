@@ -1,6 +1,6 @@
 // Package lifecycle holds the errors that several public packages share, most of them about a node that does
-// not run. Each is one value, whichever package returns it. Packages cluster, leaderelection, lock and once export
-// them under their own names.
+// not run. Each is one value, whichever package returns it. Packages cluster, leaderelection, lock, once and processor
+// export them under their own names.
 //
 // Not promised: anything else. The package has no state.
 package lifecycle
@@ -22,6 +22,8 @@ var (
 	ErrTermOver = errors.New("the term is over")
 	// ErrBadName is returned for a name from which no key in etcd can be made.
 	ErrBadName = errors.New("bad name")
+	// ErrNoLock is returned for a leader lock that this process can never acquire; see package processor.
+	ErrNoLock = errors.New("the leader lock cannot be had")
 )
 
 // UnfinishedError reports that the deadline of a context passed while a list was read. The part that was read
