@@ -23,6 +23,7 @@ type leaseState struct {
 	writesKnown bool             // the outcome of every write since is known
 	since       deadline.Instant // when the current record was first seen
 	next        int64            // when to ask the store next, on the monotonic clock
+	hintsSpent  int64            // until when the pauses last that hints have used up, on the monotonic clock
 	last        int64            // the largest LeaderTransitions seen
 	writeSent   bool             // a write was sent
 
@@ -199,9 +200,28 @@ func (s leaseState) withFailure(conflict bool, now deadline.Instant) leaseState 
 	return s
 }
 
-// withReadDue returns the state after a sign that the record may have changed.
+// withReadDue returns the state in which the record is read at once.
 func (s leaseState) withReadDue(now deadline.Instant) leaseState {
 	s.next = min(s.next, now.Mono)
+	return s
+}
+
+const (
+	// maxHintPause limits the pause between two reads that hints cause.
+	maxHintPause = 100 * time.Millisecond
+	// hintBurst is the number of pauses that hints may use up in advance.
+	hintBurst = 4
+)
+
+// withHint returns the state after a hint of the store that the record may have changed. The record is read at once.
+// After several hints in a short time it is read after a pause, so a store that sends hints without end does not make
+// this elector read without end. A leader renews and does not read.
+func (s leaseState) withHint(now deadline.Instant) leaseState {
+	pause := int64(min(s.period/10, maxHintPause))
+	due := max(now.Mono, s.hintsSpent-hintBurst*pause)
+	if !s.leading && due < s.next {
+		s.next, s.hintsSpent = due, max(due, s.hintsSpent)+pause
+	}
 	return s
 }
 

@@ -16,6 +16,10 @@
 // its own clock. So clocks of different hosts are never compared, and [Elector.IsLeader] needs no network. A
 // record that its holder has released is vacant at once.
 //
+// Work begins in three ways, and the lease is not released before all of it has returned: OnStartedLeading runs in
+// each term, [Elector.Lead] waits for a term, and [Elector.AsLeader] runs only if this candidate leads now. With Lead,
+// an Elector is the LeaderLock of any number of processors (package processor).
+//
 // Unlike the elector of Kubernetes, [Elector.Run] campaigns again after a lost term. It ends when its context
 // does. A program that should end with its leadership cancels that context in OnStoppedLeading.
 //
@@ -34,8 +38,8 @@
 // # What is not promised
 //
 //   - There is no order. The first candidate to write leads, not the first to come.
-//   - A handover is not always fast. After a release it takes up to RetryPeriod, unless the store is a
-//     [LeaseWaiter]. After a crash it takes up to LeaseDuration + RetryPeriod.
+//   - A handover is not always fast. After a release it takes milliseconds while the store is watched
+//     ([LeaseWatcher]), and otherwise up to RetryPeriod. After a crash it takes up to LeaseDuration + RetryPeriod.
 //   - Two candidates may lead at once if both clocks of one stand still, as in a guest that its hypervisor
 //     stopped, or if one clock runs 1 % slower than another's.
 //   - Two candidates may lead, until the first one's next renewal, after an out-of-band change, or if the store

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // The errors of an [Elector]; test for them with errors.Is. The first two are causes of the context of
@@ -104,9 +105,11 @@ func (e *Elector) Run(ctx context.Context) error {
 	r := &run{e: e, announcer: newAnnouncer(func(id string) {
 		e.logAbandoned("OnNewLeader", callback.RunUnrecovered(func() { e.cfg.OnNewLeader(id) }))
 	}), state: leaseState{id: e.cfg.CandidateID, instance: e.instance,
-		duration: e.cfg.LeaseDuration, period: e.period, since: began, next: began.Mono}}
+		duration: e.cfg.LeaseDuration, period: e.period, since: began, next: began.Mono, hintsSpent: began.Mono},
+		hints: wait.NewSignal()}
 	var wg sync.WaitGroup
 	wg.Go(r.announcer.run)
+	wg.Go(func() { e.watchLease(ctx, r.hints) })
 	defer wg.Wait()
 	defer r.announcer.close()
 	for ctx.Err() == nil {

@@ -69,11 +69,12 @@ func TestAWatchHandsOverAtOnce(t *testing.T) {
 }
 
 // standLogging returns a candidate for which change was called, and a function that stops it and returns its log.
-func standLogging(t *testing.T, store *Memory, change func(*candidate)) (a *candidate, stopped func() string) {
+func standLogging(t *testing.T, store *Memory, change func(*candidate, *Config)) (a *candidate,
+	stopped func() string) {
 	var logged strings.Builder // read when Run has returned
 	a = stand(t, "a", store, func(c *candidate, cfg *Config) {
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
-		change(c)
+		change(c, cfg)
 	})
 	return a, func() string {
 		a.stop()
@@ -86,7 +87,7 @@ func standLogging(t *testing.T, store *Memory, change func(*candidate)) (a *cand
 // A failure of the store is one line of the log, and is absent while the store works.
 func TestTheLogOfAStoreThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a, stopped := standLogging(t, store, func(c *candidate) {
+		a, stopped := standLogging(t, store, func(c *candidate, _ *Config) {
 			c.rule(doGet, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				return Lease{}, errors.New("cannot connect:\n\t127.0.0.1: refused\n")
 			})
@@ -105,7 +106,7 @@ func TestTheLogOfAStoreThatFails(t *testing.T) {
 func TestTheLogOfAStoreThatOnlyReads(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		refused := 0
-		a, stopped := standLogging(t, store, func(c *candidate) {
+		a, stopped := standLogging(t, store, func(c *candidate, _ *Config) {
 			var refuse func(context.Context, func(context.Context) (Lease, error)) (Lease, error)
 			refuse = func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				if refused++; refused < 3 {
@@ -129,7 +130,7 @@ func TestTheLogOfAStoreThatOnlyReads(t *testing.T) {
 // A candidate learns from the writes of others that the store works again.
 func TestTheLogOfAStoreThatOthersWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a, stopped := standLogging(t, store, func(c *candidate) {
+		a, stopped := standLogging(t, store, func(c *candidate, _ *Config) {
 			c.rule(doCreate, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				_, err := store.CreateLease(t.Context(), Lease{HolderIdentity: "b", LeaseDuration: time.Hour, LeaderTransitions: 1})
 				require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 )
 
 // Etcd is a lease store in etcd: a key without an etcd lease, compared by its ModRevision. It is a
-// [LeaseWaiter] and safe for concurrent use.
+// [LeaseWatcher] and safe for concurrent use.
 type Etcd struct {
 	client *clientv3.Client
 	key    string
@@ -141,27 +141,23 @@ func leaseOf(r etcdRecord, modified int64) Lease {
 // watchesOpened counts the watches that this process has opened.
 var watchesOpened atomic.Int64
 
-// WaitForChange implements [LeaseWaiter].
-func (e *Etcd) WaitForChange(ctx context.Context, version string) error {
-	modified, err := strconv.ParseInt(version, 16, 64)
-	if err != nil {
-		return nil // no record has that version
-	}
+// Watch implements [LeaseWatcher].
+func (e *Etcd) Watch(ctx context.Context, changed func()) error {
 	// Each watch has a stream of its own. etcd authorizes watches with the token with which their stream was
 	// opened. On an older stream that another watch keeps open, the token may have expired.
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
+	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-elector", strconv.FormatInt(watchesOpened.Add(1), 10))))
 	defer cancel()
-	resp, ok := <-e.client.Watch(ctx, e.key, clientv3.WithRev(modified+1))
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case !ok:
-		return fmt.Errorf("watch %s: %w", e.key, errWatchEnded)
-	case resp.Err() != nil:
-		return fmt.Errorf("watch %s: %w", e.key, resp.Err())
+	for resp := range e.client.Watch(watching, e.key, clientv3.WithCreatedNotify()) {
+		if err := resp.Err(); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("watch %s: %w", e.key, err)
+		}
+		changed()
 	}
-	return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("watch %s: %w", e.key, errWatchEnded)
 }
 
 var errWatchEnded = errors.New("etcd's client ended the watch; is it closed?")

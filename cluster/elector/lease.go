@@ -54,10 +54,15 @@ type LeaseStore interface {
 	UpdateLease(ctx context.Context, lease Lease) (Lease, error)
 }
 
-// LeaseWaiter is optionally implemented by a [LeaseStore]. Candidates then notice a release at once, instead
-// of at their next read. Nothing else depends on it.
-type LeaseWaiter interface {
-	// WaitForChange waits until the store's record has another version or was deleted, and returns nil. It returns
-	// an error if ctx ends or the watch fails.
-	WaitForChange(ctx context.Context, version string) error
+// LeaseWatcher is optionally implemented by a [LeaseStore]. Candidates then notice a release at once, instead
+// of at their next read. Nothing else depends on it: each signal makes a candidate read once. A watch that
+// signals without end makes it read ten times a second, or ten times in a RetryPeriod that is shorter.
+type LeaseWatcher interface {
+	// Watch watches the record until ctx ends. It calls changed once when it begins to watch, and then whenever
+	// the record has another holder or none. It may call changed at other times, too. changed does not block.
+	//
+	// Watch returns an error if ctx ends or the watch fails, and is then called again after a pause. It returns
+	// nil at once if the store cannot be watched as it is configured. Run of an elector calls Watch for as long
+	// as it runs, and returns only after Watch has.
+	Watch(ctx context.Context, changed func()) error
 }

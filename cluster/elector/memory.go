@@ -7,7 +7,7 @@ import (
 )
 
 // Memory is a lease store in the memory of this process, for tests and for programs that run alone. It is a
-// [LeaseWaiter].
+// [LeaseWatcher].
 type Memory struct {
 	mu      sync.Mutex
 	lease   Lease // without a Version if there is no record
@@ -62,18 +62,17 @@ func (m *Memory) replaceLease(ctx context.Context, version string, lease Lease, 
 	return lease, nil
 }
 
-// WaitForChange implements [LeaseWaiter].
-func (m *Memory) WaitForChange(ctx context.Context, version string) error {
-	m.mu.Lock()
-	now, changed := m.lease.Version, m.changed
-	m.mu.Unlock()
-	if now != version {
-		return nil
-	}
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// Watch implements [LeaseWatcher].
+func (m *Memory) Watch(ctx context.Context, changed func()) error {
+	for {
+		m.mu.Lock()
+		next := m.changed
+		m.mu.Unlock()
+		changed()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/logs/logtext"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // run is the shell of one call of Run. It carries out the decisions of leaseState, one request at a time.
@@ -17,7 +18,8 @@ type run struct {
 	state     leaseState
 	term      *term // the current term, or one with callbacks that have not returned
 	announcer *announcer
-	err       error // the failure of the store, nil while it works
+	hints     wait.Signal // sent when the store reports a change of the record
+	err       error       // the failure of the store, nil while it works
 
 	// writeFails tells that err is of a write. A read proves nothing about writes then, unless it finds a new record.
 	writeFails bool
@@ -91,36 +93,12 @@ func (r *run) restUntil(ctx context.Context, now deadline.Instant, until int64) 
 	case r.term != nil:
 		over = r.term.done
 	}
-	changed, stop := r.watchRecord(ctx)
-	defer stop()
 	select {
 	case <-timer.C:
 	case <-over:
 	case <-ctx.Done():
-	case <-changed:
-		r.state = r.state.withReadDue(r.e.now())
-	}
-}
-
-// watchRecord watches the record if the store can. The channel is closed when the record changes. stop ends the watch
-// and waits for it.
-func (r *run) watchRecord(ctx context.Context) (changed <-chan struct{}, stop func()) {
-	w, can := r.e.cfg.LeaseStore.(LeaseWaiter)
-	if !can || !r.state.writesKnown || !r.state.found || r.state.leading || r.err != nil {
-		return nil, func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	version := r.state.record.Version
-	notified, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		if callback.Run(func() error { return w.WaitForChange(ctx, version) }) == nil {
-			close(notified)
-		}
-	}()
-	return notified, func() {
-		cancel()
-		<-ended
+	case <-r.hints:
+		r.state = r.state.withHint(r.e.now())
 	}
 }
 

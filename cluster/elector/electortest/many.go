@@ -1,10 +1,12 @@
 package electortest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/goverse/goverse/cluster/elector"
 )
@@ -110,35 +112,58 @@ func checkIncrements(ctx context.Context, store elector.LeaseStore) error {
 	return errors.Join(append(failures, err)...)
 }
 
-// errNoWatch is returned if the store is no LeaseWaiter, so there is nothing to check.
-var errNoWatch = errors.New("the store is no elector.LeaseWaiter")
+// errNoWatch is returned if the store is no LeaseWatcher or cannot be watched, so there is nothing to check.
+var errNoWatch = errors.New("the store cannot be watched")
 
-// checkWatch checks stores that are a LeaseWaiter.
+// checkWatch checks stores that are a LeaseWatcher.
 func checkWatch(ctx context.Context, store elector.LeaseStore) error {
-	watcher, ok := store.(elector.LeaseWaiter)
+	watcher, ok := store.(elector.LeaseWatcher)
 	if !ok {
 		return errNoWatch
 	}
-	first, err := store.CreateLease(ctx, sampleLease())
-	if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	changed, ended := make(chan struct{}, 100), make(chan error, 1) // changed has room for more signals than expected
+	watching.Go(func() {
+		ended <- watcher.Watch(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	})
+	await := func(what string) error {
+		select {
+		case <-changed:
+			return nil
+		case err := <-ended:
+			return fmt.Errorf("the watch ended before %s: %w", what, cmp.Or(err, errNoWatch))
+		case <-time.After(signalPatience):
+			return fmt.Errorf("the watch did not signal %s", what)
+		}
+	}
+	if err := await("its begin"); err != nil {
 		return err
 	}
-	ended, cancel := context.WithCancel(ctx)
-	notified := make(chan error, 2)
-	go func() { notified <- watcher.WaitForChange(ctx, first.Version) }()
-	go func() { notified <- watcher.WaitForChange(ended, first.Version) }()
+	lease, err := store.CreateLease(ctx, sampleLease())
+	for _, what := range []string{"the first holder", "a release", "the next holder"} {
+		if err != nil {
+			return err
+		}
+		if err = await(what); err != nil {
+			return err
+		}
+		lease.HolderIdentity, lease.HolderInstance = "", ""
+		if what == "a release" {
+			lease.HolderIdentity, lease.HolderInstance = "b", "2"
+		}
+		lease, err = store.UpdateLease(ctx, lease)
+	}
 	cancel()
-	if err := <-notified; err == nil {
-		return errors.New("WaitForChange returned nil before anything was written")
+	if watched := <-ended; err == nil && watched == nil {
+		err = errors.New("the watch returned nil when its context had ended")
 	}
-	if _, err := store.UpdateLease(ctx, first); err != nil {
-		return err
-	}
-	if err := <-notified; err != nil {
-		return fmt.Errorf("WaitForChange, when the record was written: %w", err)
-	}
-	if err := watcher.WaitForChange(ctx, first.Version); err != nil {
-		return fmt.Errorf("WaitForChange of a version that is gone: %w", err)
-	}
-	return nil
+	return err
 }

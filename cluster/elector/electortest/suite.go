@@ -17,10 +17,13 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 )
 
-const patience = 30 * time.Second
+const (
+	patience       = 30 * time.Second
+	signalPatience = 10 * time.Second // for one signal of a watch
+)
 
 // Run checks the stores that open returns. Each must be without a record and safe for concurrent use. open may
-// skip the test. Stores that are not an elector.LeaseWaiter skip the checks that need one.
+// skip the test. Stores that cannot be watched skip that check.
 func Run(t *testing.T, open func(t *testing.T) elector.LeaseStore) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -145,20 +146,32 @@ func TestTheSuiteFindsMutants(t *testing.T) {
 	}
 }
 
-// blindWatch reports that every record has changed.
+// blindWatch signals the begin of a watch and nothing else.
 type blindWatch struct{ *elector.Memory }
 
-func (blindWatch) WaitForChange(context.Context, string) error { return nil }
-
-func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
-	require.Equal(t, []string{"a watch reports"}, failing(t,
-		func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
+func (blindWatch) Watch(ctx context.Context, changed func()) error {
+	changed()
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
+
+func TestTheSuiteFindsAWatchThatIsBlind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.Equal(t, []string{"a watch reports"}, failing(t,
+			func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
+	})
+}
+
+// unwatched is a store that cannot be watched as it is configured.
+type unwatched struct{ *elector.Memory }
+
+func (unwatched) Watch(context.Context, func()) error { return nil }
 
 // A store that cannot watch skips that check; it does not pass it.
 func TestAStoreThatCannotWatch(t *testing.T) {
 	store := struct{ elector.LeaseStore }{elector.NewMemory()}
 	require.ErrorIs(t, checkWatch(t.Context(), store), errNoWatch)
+	require.ErrorIs(t, checkWatch(t.Context(), unwatched{elector.NewMemory()}), errNoWatch)
 	require.True(t, t.Run("the suite", func(t *testing.T) {
 		Run(t, func(*testing.T) elector.LeaseStore { return struct{ elector.LeaseStore }{elector.NewMemory()} })
 	}))

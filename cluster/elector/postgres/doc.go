@@ -16,6 +16,13 @@
 // ends. The leader cannot renew in the meantime either, so keep such transactions shorter than the
 // LeaseDuration, or compare with a column of your own, as package elector describes.
 //
+// A change of the holder sends a notification on the channel goverse_leases, with the lease's name, when it is
+// committed. Over a pool, each elector that runs has a connection of its own that listens, so the next candidate
+// leads milliseconds after a release. The connection is taken out of the pool, which replaces it: the server needs
+// to accept one more for each elector. If the connection fails, another one is opened after a pause, the elector
+// logs one line at the loss and one at the return, and candidates read the row every RetryPeriod meanwhile. Over a
+// *pgx.Conn or a pgx.Tx, and behind a pooler that pools transactions, they always do.
+//
 // Use a pool. After a fail-over, connections to the former primary may stay open and be read-only. With the
 // first error that shows this, the store closes them and uses new ones. Behind pgbouncer or another pooler that
 // pools transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the
@@ -25,8 +32,8 @@
 //
 //   - Nothing holds if a confirmed commit can be lost: with synchronous_commit off, or in a fail-over to a
 //     replica that lags. The database must be the primary, because replicas answer late.
-//   - A handover is not immediate. The store is not watched, so the next candidate leads up to RetryPeriod after
-//     a release.
+//   - A notification is a hint to read the row, and may be lost. The next candidate then leads up to RetryPeriod
+//     after the release. No notification is sent if a row is changed or deleted by hand.
 //
 // Experimental: the API of this package may change in any minor release.
 package postgres

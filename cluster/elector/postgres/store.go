@@ -19,6 +19,7 @@ import (
 // Store is a lease store in one row of a table. It is as safe for concurrent use as its DB.
 type Store struct {
 	db   *pg.DB
+	pool pg.Acquirer // nil if the store has a connection or a transaction
 	name string
 
 	get, create, update string
@@ -29,7 +30,9 @@ const maxName = 512
 
 // Config configures a [Store]. DB and Name are required.
 type Config struct {
-	// DB is a pool or a connection. It is never closed.
+	// DB is a pool or a connection. It is never closed. Run of an elector takes one connection out of a pool for as
+	// long as it runs, on which it listens, and the pool replaces it. Over a connection or a transaction it reads
+	// the row every RetryPeriod instead.
 	DB DB
 	// Table is a table created by [CreateTable]. Default goverse_leases.
 	Table pgx.Identifier
@@ -64,16 +67,49 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: pg.New(cfg.DB, nil), name: cfg.Name,
+	pool, _ := cfg.DB.(pg.Acquirer)
+	return &Store{db: pg.New(cfg.DB, nil), pool: pool, name: cfg.Name,
 		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time,
 			leader_transitions
 FROM ` + t + ` WHERE name = $1`,
-		create: `INSERT INTO ` + t + ` (name, version, holder_identity, holder_instance, lease_duration_ns,
-			acquire_time, renew_time, leader_transitions)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
-		update: `UPDATE ` + t + ` SET version = $2, holder_identity = $3, holder_instance = $4, lease_duration_ns = $5,
-acquire_time = $6, renew_time = $7, leader_transitions = $8 WHERE name = $1 AND version = $9`,
+		create: `WITH written AS (
+	INSERT INTO ` + t + ` (name, version, holder_identity, holder_instance, lease_duration_ns,
+		acquire_time, renew_time, leader_transitions)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING RETURNING name
+)
+SELECT pg_notify('` + channel + `', name) FROM written`,
+		// A renewal does not notify: it concerns no candidate, and transactions that notify commit one at a time.
+		update: `WITH written AS (
+	UPDATE ` + t + ` AS now SET version = $2, holder_identity = $3, holder_instance = $4, lease_duration_ns = $5,
+		acquire_time = $6, renew_time = $7, leader_transitions = $8
+	FROM ` + t + ` AS before
+	WHERE now.name = $1 AND now.version = $9 AND before.name = now.name AND before.version = now.version
+	RETURNING now.name, now.holder_identity <> before.holder_identity OR
+		now.holder_instance <> before.holder_instance AS moved
+)
+SELECT CASE WHEN moved THEN pg_notify('` + channel + `', name)::text END FROM written`,
 	}, nil
+}
+
+// channel is notified with the lease's name when a lease gets another holder or none. Stores of all tables share
+// it, so a signal may also be that of another table.
+const channel = "goverse_leases"
+
+// listenTimeout limits the time until Watch listens, and each check of the connection.
+const listenTimeout = 5 * time.Second
+
+// Watch implements [elector.LeaseWatcher] with LISTEN, on a connection of its own that it takes out of the pool. It
+// returns nil at once if the store has no pool. Through a proxy that pools transactions, no notifications arrive,
+// and changed is called only once.
+func (s *Store) Watch(ctx context.Context, changed func()) error {
+	if s.pool == nil {
+		return nil
+	}
+	return pg.Subscription{Channel: channel, Timeout: listenTimeout, Begun: changed, Notify: func(name string) {
+		if name == s.name {
+			changed()
+		}
+	}}.Listen(ctx, s.pool)
 }
 
 // GetLease implements [elector.LeaseStore].

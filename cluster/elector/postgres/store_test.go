@@ -35,7 +35,12 @@ type database struct {
 
 func (d database) pool(t *testing.T, options string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(d.ctx, d.URL()+options)
+	return d.poolAt(t, d.URL()+options)
+}
+
+func (d database) poolAt(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(d.ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
@@ -67,6 +72,11 @@ func TestPostgres(t *testing.T) {
 	t.Run("one connection will do", d.oneConnection)
 	t.Run("a record made anew has no version of the one before", d.madeAnew)
 	t.Run("handover", d.handover)
+	t.Run("a notification hands over at once", d.notified)
+	t.Run("changes of the holder notify, renewals do not", d.notifies)
+	t.Run("a lost connection is replaced", d.listensAgain)
+	t.Run("a connection is not watched", d.connectionPolls)
+	t.Run("a pooler of transactions polls", d.poolerPolls)
 	t.Run("a write that is carried out late", d.lateWrite)
 	t.Run("the number is a fence", d.fence)
 	t.Run("the row is a fence", d.rowFence)
@@ -142,13 +152,18 @@ type candidate struct {
 	stop   func() error
 }
 
-func (d database) stand(t *testing.T, store elector.LeaseStore, id string) *candidate {
+func (d database) stand(t *testing.T, store elector.LeaseStore, id string,
+	change ...func(*elector.Config)) *candidate {
 	t.Helper()
 	c := &candidate{starts: make(chan time.Time, 100)}
-	var err error
-	c.Elector, err = elector.New(elector.Config{LeaseStore: store, CandidateID: id, LeaseDuration: 2 * time.Second,
+	cfg := elector.Config{LeaseStore: store, CandidateID: id, LeaseDuration: 2 * time.Second,
 		RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
-		OnStartedLeading: func(ctx context.Context) { c.starts <- time.Now(); <-ctx.Done() }})
+		OnStartedLeading: func(ctx context.Context) { c.starts <- time.Now(); <-ctx.Done() }}
+	for _, f := range change {
+		f(&cfg)
+	}
+	var err error
+	c.Elector, err = elector.New(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(d.ctx)
 	done := make(chan error, 1)
