@@ -32,8 +32,10 @@ type Config[E any] struct {
 	Handler func(ctx context.Context, event Event[E]) error
 	// Checkpoint stores the position that the processor has reached.
 	Checkpoint Checkpoint
-	// LeaderLock decides when this process may handle events. If nil, it always may; use that only for a
-	// processor that runs in a single process. A second process would take over, and the two would take turns.
+	// LeaderLock decides when this process may handle events: Election, Lock or Shard of a cluster, or an
+	// *elector.Elector over a row of PostgreSQL or another lease store, which several processors may share. If
+	// nil, it always may; use that only for a processor that runs in a single process. A second process would
+	// take over, and the two would take turns.
 	LeaderLock LeaderLock
 	// BatchSize is the number of events that are read, and stored as done, at a time. Default 100.
 	BatchSize int

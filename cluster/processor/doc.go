@@ -10,6 +10,9 @@
 //	})
 //	err = views.Run(ctx)
 //
+// A program without a cluster gives it an elector of package elector, whose Run it calls beside the processors. One
+// elector may be the LeaderLock of any number of them.
+//
 // # Checkpoints
 //
 // A [Checkpoint] stores the position of the last event that is done. It is written once per batch. A process

@@ -53,6 +53,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("a claim that comes late", s.lateClaim)
 	t.Run("tokens found at once", s.foundAtOnce)
 	t.Run("fail-over", s.failover)
+	t.Run("electors as leader locks", s.overElectors)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)
 	t.Run("a database that is away", s.away)
