@@ -128,8 +128,8 @@ func isForeign(c *cluster.Cluster, l leaderelection.Leader) bool {
 	return !l.Member || ok && m.ElectionOnly
 }
 
-// Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes. Those of package
-// leaderelection/postgres are others.
+// Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes. Those of
+// package leaderelection/postgres are others.
 type Named interface {
 	Leader() leaderelection.Leader
 	Queue() []string

@@ -42,8 +42,8 @@ func startOnPostgres(t *testing.T, db *pgserver.Server) *copyOnPostgres {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s %d", c.URL, leaderonly.TokenFrom(r.Context()))
 	}
-	mux.Handle("/", leaderonly.Handler(leaderonly.NamedElection(c.candidate, c.URL, func(url string) string { return url }),
-		http.HandlerFunc(answer), leaderonly.Options{Elsewhere: leaderonly.Forward}))
+	leads := leaderonly.NamedElection(c.candidate, c.URL, func(url string) string { return url })
+	mux.Handle("/", leaderonly.Handler(leads, http.HandlerFunc(answer), leaderonly.Options{Elsewhere: leaderonly.Forward}))
 	return c
 }
 

@@ -1,6 +1,6 @@
 // Command postgres is a service in several copies that has a database and nothing else: no etcd, no broker. One copy
-// publishes the rows of an outbox, each once and in order; one answers requests that only the leader may answer; and one
-// runs a job at intervals. If a copy dies, another one goes on.
+// publishes the rows of an outbox, each once and in order; one answers requests that only the leader may answer; and
+// one runs a job at intervals. If a copy dies, another one goes on.
 //
 //	go run ./examples/postgres -postgres postgres://user:password@host/name -http localhost:48001
 //	go run ./examples/postgres -postgres postgres://user:password@host/name -http localhost:48002

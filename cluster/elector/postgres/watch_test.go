@@ -161,7 +161,7 @@ func (d database) connectionPolls(t *testing.T) {
 // Behind a pooler that pools transactions no notifications arrive, and the candidates read at intervals.
 func (d database) poolerPolls(t *testing.T) {
 	require.NoError(t, postgres.CreateTable(d.ctx, d.pool(t, ""), nil))
-	url := d.PooledForTest(t) + "&default_query_exec_mode=cache_describe"
+	url := d.PooledForTest(t, "transaction") + "&default_query_exec_mode=cache_describe"
 	stand := func(id string) *candidate {
 		store, err := postgres.New(postgres.Config{DB: d.poolAt(t, url), Name: "pooled"})
 		require.NoError(t, err)

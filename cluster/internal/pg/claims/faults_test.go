@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-var faultsFor = flag.Duration("faults.for", 10*time.Second, "how long TestFaults goes on")
+var faultsFor = flag.Duration("faults.for", 6*time.Second, "how long TestFaults goes on")
 
 // findOverlap returns two terms that were valid at one time although one of them is exclusive, or two of one name of
 // which the later one has the smaller token.

@@ -12,10 +12,12 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-const short = 600 * time.Millisecond
+// short is the deadline of sessions that are to be lost soon.
+var short = pace.TTL(600 * time.Millisecond)
 
 // terminateAll ends the server processes of a session's connections, or that of its main one.
 func terminateMain(t testing.TB, db *pgserver.Server, p *process) {
@@ -27,6 +29,7 @@ func terminateMain(t testing.TB, db *pgserver.Server, p *process) {
 
 // However a holder is lost, the next caller gets the name, and the holder does not rely on it any more by then.
 func TestHolderIsLost(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	for _, test := range []struct {
 		name string
@@ -80,6 +83,7 @@ func TestHolderIsLost(t *testing.T) {
 
 // A claim whose row is deleted is lost; one that waits is requested again.
 func TestClaimIsDeleted(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
 	held := a.acquire(t, Spec{Name: "it"})
@@ -102,6 +106,7 @@ func TestClaimIsDeleted(t *testing.T) {
 
 // After the server was started anew nothing is granted for the deadline, and old holders are gone.
 func TestServerRestarts(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	for name, restart := range map[string]func() error{"fast": db.RestartFast, "immediate": db.RestartImmediately} {
 		t.Run(name, func(t *testing.T) {
@@ -126,6 +131,7 @@ func TestServerRestarts(t *testing.T) {
 // The connection for requests is cut while the server process that carries out a claim waits for a lock. The claim is
 // requested once more, and made once.
 func TestAnswerToAClaimIsLost(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
@@ -165,6 +171,7 @@ func TestAnswerToAClaimIsLost(t *testing.T) {
 
 // A session of another user, whose connection this one may not terminate, is ended after three deadlines.
 func TestSilentSessionOfAnotherUser(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	admin := connect(t, db.URL())
 	require.NoError(t, CreateSchema(patient(t), admin, DefaultSchema))
@@ -194,6 +201,7 @@ func TestSilentSessionOfAnotherUser(t *testing.T) {
 
 // A process that closes its session leaves nothing, and the next one need not wait.
 func TestClose(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	a, b := open(t, db.URL(), time.Minute), open(t, db.URL(), time.Minute)
 	held := a.acquire(t, Spec{Name: "it"})
@@ -214,6 +222,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestRefusedConnections(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	var log logtest.Buffer
 	_, err := Open(patient(t), config(db.PooledForTest(t, "transaction"), short, &log))
@@ -237,6 +246,7 @@ func TestRefusedConnections(t *testing.T) {
 // A user's transaction that has the fence keeps the name from the next caller, and none that is too late gets the
 // fence.
 func TestFence(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
 	held := a.acquire(t, Spec{Name: "it"})

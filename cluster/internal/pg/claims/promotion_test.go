@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -66,6 +67,7 @@ func (r *replicated) stopReplication(t *testing.T) {
 // A standby is promoted while a process holds a name and another one waits for it. Nothing is granted for the deadline,
 // and tokens grow, also if the standby lacks the grant.
 func TestPromotion(t *testing.T) {
+	pace.Parallel(t)
 	for _, test := range []struct {
 		name              string
 		synchronous, lags bool
@@ -81,6 +83,7 @@ func TestPromotion(t *testing.T) {
 		{name: "asynchronous, old primary serves", lags: true, oldServes: true, both: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			pace.Parallel(t)
 			for range *promotions {
 				r := startReplicated(t, test.synchronous)
 				holder := open(t, r.urls(r.relay.Address()), short)

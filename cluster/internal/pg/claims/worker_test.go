@@ -5,6 +5,7 @@ package claims
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
@@ -40,6 +42,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	flag.Parse()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
