@@ -30,8 +30,13 @@ import (
 // until another one publishes, with a request of its own in flight that arrives then. Each committed row
 // arrives once, in order.
 func (s *testBed) faults(t *testing.T) {
+	s.faultsOf(t, "-etcd", etcdtest.Start(t).Endpoint(), "-ttl", "1")
+}
+
+func (s *testBed) faultsAlone(t *testing.T) { s.faultsOf(t, "-alone", "-ttl", "1") }
+
+func (s *testBed) faultsOf(t *testing.T, coordination ...string) {
 	db, url := s.database(t)
-	etcd := etcdtest.Start(t)
 
 	receiver, to := startSink(t, url)
 	way := &proxy{client: &http.Client{}, sink: to}
@@ -41,8 +46,8 @@ func (s *testBed) faults(t *testing.T) {
 
 	var copies []*fault.Process
 	start := func() {
-		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL,
-			"-ttl", "1"))
+		copies = append(copies, trial.Program(t, append([]string{"publish", "-postgres", url, "-sink", server.URL},
+			coordination...)...))
 	}
 	// leading returns the copy with the given token. Its log may arrive later than what it publishes.
 	leading := func(token int64) (p *fault.Process) {

@@ -4,13 +4,14 @@
 //	outbox create  -postgres URL                             creates the tables
 //	outbox sink    -postgres URL -listen ADDRESS             receives events: it stands for the rest of the world
 //	outbox publish -postgres URL -etcd ADDRESS -sink URL     publishes; as many copies as you like
+//	outbox publish -postgres URL -alone -sink URL            the same, without etcd
 //	outbox order   -postgres URL -n 1000                     writes orders and rolls some of them back
 //
-// One of the publishers leads. If it stops, the next one takes over within milliseconds; if its process dies,
-// within a tenth of a second. The checkpoint is in etcd. A new leader sends events again that were sent but not
-// yet noted in the checkpoint. The sink recognises each event by its name (its position in the outbox), and
-// refuses a fencing token smaller than the largest one it has seen. All three are needed: a sender alone can
-// deliver at least once or at most once, not exactly once.
+// One of the publishers leads. If it stops, the next one takes over within milliseconds; if its process dies, within a
+// tenth of a second, or three seconds without etcd. The checkpoint is in etcd or in the database. A new leader sends
+// events again that were sent but not yet noted in the checkpoint. The sink recognises each event by its name (its
+// position in the outbox), and refuses a fencing token smaller than the largest one it has seen. All three are needed:
+// a sender alone can deliver at least once or at most once, not exactly once.
 //
 // The outbox is not read by its serial number, because that would miss rows: see postgres.Source.
 //
@@ -42,6 +43,7 @@ type config struct {
 	verb, postgres, listen string
 
 	etcd, prefix, sink string
+	alone              bool // without etcd
 	ttl                int
 	poll, keep         time.Duration
 
@@ -92,11 +94,12 @@ func parse(args []string) (config, error) {
 		flags.StringVar(&cfg.listen, "listen", "127.0.0.1:8090", "`address` to receive at")
 	case "publish":
 		flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "where etcd is, several with commas")
+		flags.BoolVar(&cfg.alone, "alone", false, "do without etcd: the copies agree by the database, too")
 		flags.StringVar(&cfg.prefix, "prefix", "/outbox", "the cluster's `prefix` in etcd: the same for all copies")
 		flags.StringVar(&cfg.listen, "listen", "localhost:0",
 			"`address` of this copy, which the others must reach; port 0 is any")
 		flags.StringVar(&cfg.sink, "sink", "http://127.0.0.1:8090", "`URL` to publish to")
-		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
+		flags.IntVar(&cfg.ttl, "ttl", 0, "`seconds` that the others wait for a copy whose host is gone (default 10, alone 3)")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		flags.DurationVar(&cfg.keep, "keep", 24*time.Hour, "how long published rows stay in the table")
 	case "-h", "-help", "--help", "help":

@@ -37,6 +37,7 @@ func TestCommandLine(t *testing.T) {
 		"sink -postgres x":                   "",
 		"order -postgres x -n 3":             "",
 		"create -postgres x":                 "",
+		"publish -postgres x -alone":         "",
 	} {
 		_, err := parse(strings.Fields(line))
 		if want == "" {
@@ -65,6 +66,7 @@ func TestOutbox(t *testing.T) {
 	t.Run("sink", s.sink)
 	t.Run("a database that falls silent", s.silent)
 	t.Run("publishers are killed and frozen", s.faults)
+	t.Run("the same without etcd", s.faultsAlone)
 }
 
 // database creates a schema with the example's tables.

@@ -15,9 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/node"
 )
 
 const (
@@ -31,28 +29,23 @@ func runPublisher(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.L
 	if _, err := db.Exec(ctx, "select from outbox limit 0"); err != nil {
 		return fmt.Errorf("cannot read the outbox: %w; if there is none, make it with outbox create", err)
 	}
-	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
-	if err != nil {
-		return err
+	join := joinCluster
+	if cfg.alone {
+		join = openSession
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
-		LeaderElectionTTL: cfg.ttl,
-		Logger:            log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
+	others, err := join(ctx, cfg, db, log)
 	if err != nil {
-		return err
-	}
-	if err := c.Start(ctx); err != nil {
 		return err
 	}
 	log.Info("ready to publish", "pid", os.Getpid())
-	err = runProcessor(ctx, cfg, c, db, log)
+	err = runProcessor(ctx, cfg, others, db, log)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return errors.Join(err, c.Stop(stopping))
+	return errors.Join(err, others.leave(stopping))
 }
 
 // runProcessor publishes events while this copy leads, until ctx ends.
-func runProcessor(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
+func runProcessor(ctx context.Context, cfg config, c coordination, db *pgxpool.Pool, log hclog.Logger) error {
 	source, err := newOutbox(db, log)
 	if err != nil {
 		return err
@@ -63,8 +56,8 @@ func runProcessor(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpo
 		Name:         "outbox",
 		Source:       source,
 		Handler:      to.put,
-		Checkpoint:   c.Checkpoints(),
-		LeaderLock:   processor.Election(c.Elections(), "outbox"),
+		Checkpoint:   c.checkpoint,
+		LeaderLock:   c.lock,
 		PollInterval: cfg.poll,
 		Backoff:      processor.Backoff{Max: 5 * time.Second}, // short, to continue soon after the sink is back
 		OnPark:       source.park,
