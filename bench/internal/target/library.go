@@ -148,6 +148,8 @@ func withServers(ctx context.Context) (all []library, closeAll func(), err error
 		start         func(context.Context) (library, error)
 		absent        error
 	}{
+		{sessionName, "postgres", sessionLocks, pgserver.ErrNotInstalled},
+		{asynchronousName, "postgres", asynchronousLocks, pgserver.ErrNotInstalled},
 		{postgresName, "postgres", postgresLocks, pgserver.ErrNotInstalled},
 		{redisName, "redis", redisLocks, redisproc.ErrNotInstalled},
 	} {

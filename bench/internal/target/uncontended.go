@@ -67,10 +67,12 @@ func uncontended(ctx context.Context, env Env, r *report.Result) error {
 		r.Row(s.Name, "", p50p99(s.Median(), s.P(0.99)), report.Context)
 		r.Keep(s)
 	}
+	judgeSessions(r, pairs)
 	sayAbsent(servers, r)
 	r.Note("One lock, one goroutine, from the call of `Acquire` until `Release` has returned; all take turns. The bare " +
 		"client's Txns write a key under a " +
 		"condition, and delete it.")
+	r.Note(sessionNote)
 	r.Note(postgresNote)
 	r.Note(redisNote)
 	return nil
