@@ -17,9 +17,9 @@ const (
 	sessionName      = "goverse on PostgreSQL"
 	asynchronousName = sessionName + ", asynchronous commits"
 
-	sessionNote = "Goverse's on PostgreSQL are rows, on one session of three connections a process. Each change is a commit, " +
-		"on the disk before it is answered, or later with `synchronous_commit=off` in the session's URL. The server has its " +
-		"default settings."
+	sessionNote = "Goverse's on PostgreSQL are rows, on one session of three connections a process. Each change is a " +
+		"commit, on the disk before it is answered, or later with `synchronous_commit=off` in the session's URL. The " +
+		"server has its default settings."
 )
 
 // The goals of an uncontended lock in PostgreSQL, as multiples of an advisory lock.
