@@ -34,10 +34,31 @@ import (
 )
 
 // Locks is a registry of locks in PostgreSQL. It implements [lock.LockRegistry].
-type Locks struct{ keeper *claims.Keeper }
+type Locks struct {
+	keeper   *claims.Keeper
+	advisory func(name string) (key int64, ok bool)
+}
+
+// Option configures [New].
+type Option func(*Locks)
+
+// BesideAdvisoryLocks makes each holder also hold the advisory lock of PostgreSQL with the number that key returns for
+// the lock's name, if it returns one; in shared mode if the lock is shared. So a program can be moved over to these
+// locks beside running copies that use pg_try_advisory_lock or pg_advisory_lock with a fixed key. A caller that has the
+// lock waits for the advisory lock, which it tries every 50 ms. It is held by the session's own connection and ends
+// with the session, which may be later than the holder's deadline.
+func BesideAdvisoryLocks(key func(name string) (key int64, ok bool)) Option {
+	return func(l *Locks) { l.advisory = key }
+}
 
 // New returns the locks of a session. It sends no request. Locks of sessions with the same schema exclude each other.
-func New(s *pgsession.Session) *Locks { return &Locks{s.Keeper()} }
+func New(s *pgsession.Session, opts ...Option) *Locks {
+	l := &Locks{keeper: s.Keeper(), advisory: func(string) (int64, bool) { return 0, false }}
+	for _, opt := range opts {
+		opt(l)
+	}
+	return l
+}
 
 // Acquire implements [lock.LockRegistry].
 func (l *Locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
@@ -74,7 +95,11 @@ func (l *Locks) claim(ctx context.Context, name string, try bool, opts []lock.Op
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return l.keeper.Acquire(ctx, claims.Spec{Name: prefix + name, Shared: o.Shared, Try: try})
+	spec := claims.Spec{Name: prefix + name, Shared: o.Shared, Try: try}
+	if key, ok := l.advisory(name); ok {
+		spec.Advisory = &claims.Advisory{Key: key, Shared: o.Shared}
+	}
+	return l.keeper.Acquire(ctx, spec)
 }
 
 // held implements lock.Held.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -46,4 +47,59 @@ func TestConforms(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
 		return postgres.New(open(t, db, 0)), postgres.New(open(t, db, 0))
 	})
+}
+
+// A lock beside an advisory lock excludes programs that only know that one, in both directions.
+func TestBesideAdvisoryLocks(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	numbered := postgres.BesideAdvisoryLocks(func(name string) (int64, bool) { return 42, name == "outbox" })
+	locks := postgres.New(open(t, db, 0), numbered)
+	old, err := pgx.Connect(ctx, db.URL())
+	require.NoError(t, err)
+	try := func(sql string) (ok bool) {
+		t.Helper()
+		require.NoError(t, old.QueryRow(ctx, sql).Scan(&ok))
+		return ok
+	}
+	const lockIt, lockShared, unlock = "select pg_try_advisory_lock(42)", "select pg_try_advisory_lock_shared(42)",
+		"select pg_advisory_unlock(42)"
+	held, err := locks.Acquire(ctx, "outbox")
+	require.NoError(t, err)
+	require.False(t, try(lockIt))
+	require.NoError(t, held.Release(ctx))
+	require.True(t, try(lockIt))
+
+	_, ok, err := locks.TryAcquire(ctx, "outbox")
+	require.NoError(t, err)
+	require.False(t, ok, "the other program has it")
+	other, err := locks.Acquire(ctx, "another")
+	require.NoError(t, err)
+	got := make(chan lock.Held, 1)
+	go func() {
+		if h, err := locks.Acquire(ctx, "outbox"); err == nil {
+			got <- h
+		}
+		close(got)
+	}()
+	brief, end := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer end()
+	_, err = locks.Acquire(brief, "outbox")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Empty(t, got)
+	require.True(t, try(unlock))
+	held = <-got
+	require.NotNil(t, held)
+	require.True(t, held.Valid())
+	require.False(t, try(lockIt))
+	require.NoError(t, held.Release(ctx))
+
+	shared, err := locks.Acquire(ctx, "outbox", lock.Shared())
+	require.NoError(t, err)
+	require.True(t, try(lockShared))
+	require.False(t, try(lockIt))
+	require.NoError(t, shared.Release(ctx))
+	require.NoError(t, other.Release(ctx))
+	require.NoError(t, old.Close(ctx))
 }

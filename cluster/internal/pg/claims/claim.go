@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type Spec struct {
 	Name   string // any bytes; state.CheckName limits them
 	Shared bool   // with others that share it
 	Try    bool   // at once or not at all
+	// Advisory is an advisory lock to take beside the claim; nil for none.
+	Advisory *Advisory
 }
 
 // phase is the state of a claim in this process.
@@ -58,6 +61,7 @@ type Claim struct {
 	token     int64 // constant once granted
 	err       error // the reason for the end
 	releasing bool  // a release is to be sent or was sent
+	advisory  bool  // the advisory lock is held
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 }
@@ -78,6 +82,16 @@ func (k *Keeper) Acquire(ctx context.Context, spec Spec) (*Claim, error) {
 			return nil, context.Cause(ctx)
 		}
 		switch err := c.result(); {
+		case err == nil && c.Valid() && spec.Advisory != nil:
+			taken, err := c.takeAdvisory(ctx)
+			switch {
+			case taken && c.Valid():
+				return c, nil
+			case s.ctx.Err() == nil:
+				c.dropAdvisory(ctx)
+				s.release(c, ErrReleased)
+				return nil, cmp.Or(err, ErrRefused)
+			}
 		case err == nil && c.Valid():
 			return c, nil
 		case err == nil: // the session has ended meanwhile, or stood still
@@ -140,6 +154,14 @@ func (c *Claim) endLocked(err error) (end func()) {
 	return end
 }
 
+// endFor ends a claim for a reason.
+func (c *Claim) endFor(why error) {
+	c.s.mu.Lock()
+	end := c.endLocked(why)
+	c.s.mu.Unlock()
+	end()
+}
+
 // release ends a claim for a reason and sends its release.
 func (s *Session) release(c *Claim, why error) {
 	s.mu.Lock()
@@ -178,6 +200,8 @@ func (c *Claim) Release(ctx context.Context) (lost, err error) {
 	if cause := c.EndCause(); cause != nil && !errors.Is(cause, ErrReleased) {
 		lost = cause
 	}
+	c.endFor(ErrReleased)
+	c.dropAdvisory(ctx)
 	c.s.release(c, ErrReleased)
 	if err := c.AwaitReleased(ctx); err != nil {
 		return lost, err

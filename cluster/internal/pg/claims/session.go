@@ -33,10 +33,12 @@ type Session struct {
 	requests wait.Signal // there are requests
 	polls    wait.Signal // claims have begun to wait
 
-	mu     sync.Mutex
-	queue  []*request       // requests to send
-	claims map[int64]*Claim // by number, until the server has released them
-	seq    int64
+	mu      sync.Mutex
+	errands []*errand          // requests for the main connection
+	endWait context.CancelFunc // ends its wait for a notification
+	queue   []*request         // requests to send
+	claims  map[int64]*Claim   // by number, until the server has released them
+	seq     int64
 }
 
 // openSession opens a session on two connections that were probed.
@@ -103,10 +105,14 @@ func (s *Session) keepAlive() {
 	}
 }
 
-// awaitNotification waits for a notification, and passes it on. It ends the session if the connection has ended.
+// awaitNotification waits for a notification or an errand, and passes it on. It ends the session if the connection has ended.
 func (s *Session) awaitNotification(atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, atMost)
 	defer cancel()
+	if e := s.nextErrand(cancel); e != nil {
+		e.run(s)
+		return
+	}
 	n, err := s.main.WaitForNotification(ctx)
 	switch {
 	case err == nil:
