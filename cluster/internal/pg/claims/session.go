@@ -105,7 +105,8 @@ func (s *Session) keepAlive() {
 	}
 }
 
-// awaitNotification waits for a notification or an errand, and passes it on. It ends the session if the connection has ended.
+// awaitNotification waits for a notification or an errand, and passes it on. It ends the session if the connection has
+// ended.
 func (s *Session) awaitNotification(atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, atMost)
 	defer cancel()
