@@ -3,6 +3,7 @@
 //
 //	views create  -postgres URL                  creates the tables
 //	views serve   -postgres URL -etcd ADDRESS    keeps the views; as many copies as you like
+//	views serve   -postgres URL -alone           the same, without etcd
 //	views buy     -postgres URL -n 1000          writes events
 //	views rebuild -postgres URL totals           makes a view again from the first event
 //
@@ -44,6 +45,7 @@ type config struct {
 	verb, postgres string
 
 	etcd, prefix, listen, http string
+	alone                      bool // without etcd
 	ttl                        int
 	poll                       time.Duration
 	views                      []view // to stand for, or to rebuild
@@ -94,11 +96,12 @@ func parse(args []string) (config, error) {
 		flags.IntVar(&cfg.events, "n", 1000, "how many")
 	case "serve":
 		flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "where etcd is, several with commas")
+		flags.BoolVar(&cfg.alone, "alone", false, "do without etcd: the copies agree by the database, too")
 		flags.StringVar(&cfg.prefix, "prefix", "/views", "the cluster's `prefix` in etcd: the same for all copies")
 		flags.StringVar(&cfg.listen, "listen", "localhost:0",
 			"`address` of this copy, which the others must reach; port 0 is any")
 		flags.StringVar(&cfg.http, "http", "127.0.0.1:0", "`address` of the views and the status; port 0 is any")
-		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
+		flags.IntVar(&cfg.ttl, "ttl", 0, "`seconds` that the others wait for a copy whose host is gone (default 10, alone 3)")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		names = flags.String("views", "", "the `names` of those to stand for, with commas; default all")
 	case "-h", "-help", "--help", "help":

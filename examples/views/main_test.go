@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func TestCommandLine(t *testing.T) {
 		"rebuild -postgres x totals":        "",
 		"serve -postgres x -views latest":   "",
 		"serve -postgres x":                 "",
+		"serve -postgres x -alone":          "",
 		"buy -postgres x -n 3":              "",
 		"create -postgres x":                "",
 		"rebuild -postgres x totals totals": "named twice",
@@ -147,19 +149,29 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 // result of one statement over the events.
 func TestEachEventOnceInEachView(t *testing.T) {
 	t.Parallel()
+	t.Run("with etcd", func(t *testing.T) {
+		t.Parallel()
+		eachEventOnce(t, "-etcd", etcdtest.Start(t).Endpoint(), "-ttl", "1")
+	})
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		eachEventOnce(t, "-alone", "-ttl", "1")
+	})
+}
+
+func eachEventOnce(t *testing.T, coordination ...string) {
 	server := pgserver.StartForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	etcd := etcdtest.Start(t)
 	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
 	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
 
 	var copies []*fault.Process
 	start := func(more ...string) {
-		copies = append(copies, trial.Program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd",
-			etcd.Endpoint(), "-ttl", "1"}, more...)...))
+		args := slices.Concat([]string{"serve", "-postgres", server.URL()}, coordination, more)
+		copies = append(copies, trial.Program(t, args...))
 	}
 	// keeper returns the copy that keeps a view. Two may claim that for a moment; then it is the one with the
 	// larger token.

@@ -14,11 +14,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
-	"github.com/goverse/goverse/node"
 )
 
 const (
@@ -38,27 +36,22 @@ func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) 
 	if err != nil {
 		return fmt.Errorf("%w; give another -http", err)
 	}
-	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
+	join := joinCluster
+	if cfg.alone {
+		join = openSession
+	}
+	others, err := join(ctx, cfg, l.Addr().String(), log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
-		LeaderElectionTTL: cfg.ttl,
-		HTTPAddress:       l.Addr().String(), Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	if err := c.Start(ctx); err != nil {
-		return errors.Join(err, l.Close())
-	}
-	err = runProcessors(ctx, cfg, c, db, l, log)
+	err = runProcessors(ctx, cfg, others, db, l, log)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return errors.Join(err, c.Stop(stopping))
+	return errors.Join(err, others.leave(stopping))
 }
 
 // runProcessors runs the processors and serves HTTP at l, which it closes.
-func runProcessors(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener,
+func runProcessors(ctx context.Context, cfg config, c coordination, db *pgxpool.Pool, l net.Listener,
 	log hclog.Logger) error {
 	checkpoints, err := postgres.New(postgres.Config{DB: db, IdleTimeout: idleTimeout})
 	if err != nil {
@@ -76,9 +69,9 @@ func runProcessors(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxp
 			Source:     source,
 			Handler:    v.handle,
 			Checkpoint: checkpoints,
-			// Each view has an election of its own. All elections share the process's session; one process may
-			// lead all of them, or several processes some each.
-			LeaderLock:    processor.Election(c.Elections(), v.processor()),
+			// Each view has a lock of its own. All locks share the process's session; one process may lead all of
+			// them, or several processes some each.
+			LeaderLock:    c.lock(v.processor()),
 			PollInterval:  cfg.poll,
 			CheckInterval: time.Second, // a rebuilt view begins to grow within this time
 			Logger:        log,
@@ -95,7 +88,7 @@ func runProcessors(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxp
 	beside.Go(func() { source.Listen(ctx) })
 
 	pages := http.NewServeMux()
-	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …
+	pages.Handle("/", c.pages(group))
 	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { showView(w, r, db) })
 	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) {
 		showParked(w, r, checkpoints)

@@ -172,7 +172,7 @@ func TestFaults(t *testing.T) {
 	db := pgserver.StartForTest(t)
 	admin, err := pgx.Connect(t.Context(), db.URL())
 	require.NoError(t, err)
-	_, err = admin.Exec(t.Context(), `CREATE TABLE counter (name text PRIMARY KEY, value bigint NOT NULL, token bigint NOT NULL);
+	_, err = admin.Exec(t.Context(), `CREATE TABLE counter (name text PRIMARY KEY, value bigint, token bigint);
 		INSERT INTO counter VALUES ('a', 0, 0), ('b', 0, 0), ('c', 0, 0)`)
 	require.NoError(t, err)
 	require.NoError(t, admin.Close(t.Context()))
