@@ -23,8 +23,11 @@ var (
 	ErrStandby = claims.ErrStandby
 )
 
-// DefaultDeadline is the Deadline of a Config that has none.
-const DefaultDeadline = claims.DefaultDeadline
+// DefaultDeadline and DefaultSchema are the Deadline and the Schema of a Config that has none.
+const (
+	DefaultDeadline = claims.DefaultDeadline
+	DefaultSchema   = claims.DefaultSchema
+)
 
 // Config configures a [Session]. URL or Connect is required.
 type Config struct {

@@ -103,3 +103,46 @@ func TestBesideAdvisoryLocks(t *testing.T) {
 	require.NoError(t, other.Release(ctx))
 	require.NoError(t, old.Close(ctx))
 }
+
+func TestList(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	locks := postgres.New(open(t, db, 0))
+	names := []string{"a", "b/\x00\xff%", "c"}
+	var held []lock.Held
+	for _, name := range names {
+		h, err := locks.Acquire(ctx, name, lock.Shared())
+		require.NoError(t, err)
+		held = append(held, h)
+	}
+	second, err := locks.Acquire(ctx, "a", lock.Shared())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(ctx, db.URL())
+	require.NoError(t, err)
+	all, more, err := postgres.List(ctx, conn, "", lock.Query{})
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, all, 3)
+	for i, s := range all {
+		require.Equal(t, names[i], s.Name)
+		require.True(t, s.Shared)
+		require.Equal(t, held[i].Token(), s.Holders[0].Token)
+		require.Contains(t, s.Holders[0].Owner, "process")
+	}
+	require.Len(t, all[0].Holders, 2)
+	require.Equal(t, 2, all[0].Length)
+	part, more, err := postgres.List(ctx, conn, "", lock.Query{After: "a", Limit: 1, Holders: 1})
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Equal(t, all[1:2], part)
+	for _, h := range append(held, second) {
+		require.NoError(t, h.Release(ctx))
+	}
+	all, _, err = postgres.List(ctx, conn, "", lock.Query{})
+	require.NoError(t, err)
+	require.Empty(t, all)
+	_, _, err = postgres.List(ctx, conn, "no such schema", lock.Query{})
+	require.Error(t, err)
+	require.NoError(t, conn.Close(ctx))
+}

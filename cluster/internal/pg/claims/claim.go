@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -255,22 +254,6 @@ func escapeName(name string) string {
 		default:
 			b.WriteRune(r)
 		}
-	}
-	return b.String()
-}
-
-// unescapeName returns the name that was stored as text.
-func unescapeName(stored string) string {
-	var b strings.Builder
-	for i := 0; i < len(stored); i++ {
-		if stored[i] == '%' && i+2 < len(stored) {
-			if v, err := strconv.ParseUint(stored[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(v))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(stored[i])
 	}
 	return b.String()
 }

@@ -19,6 +19,7 @@ type Entry struct {
 	Session int64
 	Seq     int64
 	Token   int64 // 0 unless it is granted
+	Shared  bool
 }
 
 // queue is the state of a name that is followed. Keeper.mu guards it.
