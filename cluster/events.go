@@ -18,7 +18,8 @@ import (
 type EventLog struct {
 	// Off stops this node from recording events. It can still read those recorded by others.
 	Off bool
-	// Max limits the number of events kept in etcd. Default 1000, of about 200 bytes each.
+	// Max limits the number of events kept in etcd. Default 1000, of about 200 bytes each. Half of them may be events
+	// that programs recorded, with up to 1 KiB of data each.
 	Max int
 	// MaxAge limits the age of the events kept. Default 7 days.
 	MaxAge time.Duration
@@ -41,22 +42,59 @@ func (e EventLog) validate() error {
 	return cmp.Or(checkNotNegative("Events.Max", e.Max), checkNotNegative("Events.MaxAge", e.MaxAge))
 }
 
-// Events is the cluster's event log: the history of its leaders, nodes and shards. All methods are safe for
-// concurrent use.
+// Errors of Record.
+var (
+	// ErrBadEvent is returned by Events.Record for a type or data that cannot be recorded.
+	ErrBadEvent = eventlog.ErrBadEvent
+	// ErrEventRate is returned by Events.Record when the program records events faster than a node may.
+	ErrEventRate = eventlog.ErrEventRate
+	// ErrEventLogOff is returned by Events.Record if EventLog.Off is set.
+	ErrEventLogOff = eventlog.ErrEventLogOff
+)
+
+// Events is the cluster's event log: the history of its leaders, nodes and shards, and events of programs. All methods
+// are safe for concurrent use.
 type Events struct{ c *Cluster }
 
 // Events returns the cluster's event log. It is never nil.
 func (c *Cluster) Events() *Events { return &c.events }
 
 // Recent returns the newest events that this node itself observed, oldest first, whether or not they are in the
-// log. It also works while etcd is away. It does not block. It returns nil before Start has returned and after
-// Stop.
+// log. It also works while etcd is away. Events of programs are not among them. It does not block. It returns nil
+// before Start has returned and after Stop.
 func (e *Events) Recent() []event.Event {
 	p := e.c.parts.Load()
 	if p == nil {
 		return nil
 	}
 	return p.events.RecentEvents()
+}
+
+// Record writes an event of the program to the log, with the present time by this node's clock and the node's address.
+// The type begins with [event.ProgramPrefix] and has up to 64 bytes; types of Goverse's own are refused. The data is
+// nil, or what json.Marshal encodes in up to 1 KiB: a map[string]string, a struct, a json.RawMessage.
+//
+//	err := c.Events().Record(ctx, "app_import_finished", map[string]string{"file": name})
+//
+// Record blocks until etcd has the event, or ctx ends; it retries meanwhile. Events of successive calls have growing
+// Seq. An event is recorded at most once. When the error is nil, it is in the log; when the error is etcd's or ctx's,
+// it may be.
+//
+// A node records 60 events at once, and then one each second; calls beyond that return ErrEventRate. The log keeps as
+// many events of programs as half of EventLog.Max, and up to a tenth more for a while, so they never displace the other
+// half, which is Goverse's own. The other errors are ErrBadEvent, ErrEventLogOff, ErrNotStarted and ErrStopped.
+func (e *Events) Record(ctx context.Context, typ event.Type, data any) error {
+	p, err := e.c.runningParts()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := wait.MergeContexts(ctx, p.tracked.Context())
+	defer cancel()
+	err = p.events.Record(ctx, typ, data)
+	if err != nil && p.tracked.Context().Err() != nil {
+		return ErrStopped
+	}
+	return err
 }
 
 // List reads the log, oldest first; more reports whether q.Limit has left out older events. It blocks for one request

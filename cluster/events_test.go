@@ -218,3 +218,57 @@ func TestFollowEvents(t *testing.T) {
 	require.Nil(t, c.Node(0).Cluster().Events().Recent())
 	require.NotEmpty(t, c.Node(1).Cluster().Events().Recent())
 }
+
+// Events of programs are in the log and in the order of their calls, on every node, with the address of the node that
+// recorded them.
+func TestRecordEvents(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, clustertest.WithConfig(func(i int, cfg *cluster.Config) { cfg.Events.Off = i == 1 }))
+	ctx, first, second := etcdtest.Context(t), c.Node(0), c.Node(1)
+	require.NoError(t, first.Cluster().Events().Record(ctx, "app_begin", map[string]string{"file": "a"}))
+	require.NoError(t, first.Cluster().Events().Record(ctx, "app_end", nil))
+	require.ErrorIs(t, first.Cluster().Events().Record(ctx, event.NodeLeft, nil), cluster.ErrBadEvent)
+	require.ErrorIs(t, second.Cluster().Events().Record(ctx, "app_begin", nil), cluster.ErrEventLogOff)
+
+	enough := errors.New("enough")
+	var got []event.Event
+	require.ErrorIs(t, second.Cluster().Events().ForEach(ctx, 0, func(e event.Event) error {
+		if e.Type.OfProgram() {
+			got = append(got, e)
+		}
+		if e.Type == "app_end" {
+			return enough
+		}
+		return nil
+	}), enough)
+	require.Len(t, got, 2)
+	require.Equal(t, event.Type("app_begin"), got[0].Type)
+	require.Equal(t, first.Address(), got[0].Node)
+	require.JSONEq(t, `{"file":"a"}`, string(got[0].Data))
+	require.Empty(t, got[1].Data)
+	listed, more, err := second.Cluster().Events().List(ctx, event.Query{Types: []event.Type{"app_end"}, Limit: 1})
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Equal(t, got[1].ID, listed[0].ID)
+	for _, e := range first.Cluster().Events().Recent() {
+		require.False(t, e.Type.OfProgram())
+	}
+
+	require.Eventually(t, func() bool {
+		return errors.Is(first.Cluster().Events().Record(ctx, "app_flood", nil), cluster.ErrEventRate)
+	}, time.Minute, time.Millisecond)
+	first.Stop()
+	require.ErrorIs(t, first.Cluster().Events().Record(ctx, "app_end", nil), cluster.ErrStopped)
+}
+
+// A call that waits for etcd ends with the node.
+func TestRecordEndsWithTheNode(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	n := c.Node(0)
+	n.Faults().CutOff()
+	recorded := make(chan error, 1)
+	go func() { recorded <- n.Cluster().Events().Record(context.Background(), "app_x", nil) }()
+	n.Stop()
+	require.ErrorIs(t, <-recorded, cluster.ErrStopped)
+}

@@ -1,18 +1,24 @@
 // Package event defines the events of a cluster's event log: what happened to the leader, the nodes and the
 // shards, when, and why. Package cluster records the events in etcd and delivers them. The command goversed
 // events and the HTTP path /cluster/events show them in the JSON of [Event]. The log lines of the nodes carry
-// the type of an event in the field "event".
+// the type of an event in the field "event". Programs record events of their own with Events.Record of package
+// cluster; their types begin with [ProgramPrefix].
 //
 // # What is not promised
 //
-//   - Not every event is recorded. Recording delays nothing: events that etcd refuses are lost, and so may be
-//     events from a long time in which no node reached etcd. Do not base decisions on events; use Cluster.Leader
-//     and the like for the current state. Events are for people and for looking back.
+//   - Not every event of Goverse's own is recorded. Recording delays nothing: events that etcd refuses are lost, and
+//     so may be events from a long time in which no node reached etcd. Do not base decisions on events; use
+//     Cluster.Leader and the like for the current state. Events are for people and for looking back.
+//   - The log is no queue: the oldest events are deleted, read or not.
 //   - Times cannot be compared to the millisecond. Each is taken from the clock of the node that recorded the
 //     event. Revisions and tokens come from etcd and can be compared.
 package event
 
-import "time"
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
 
 // Query selects the events that Events.List of package cluster returns. The zero value selects all.
 type Query struct {
@@ -20,12 +26,23 @@ type Query struct {
 	After int64
 	// Since excludes events before this time.
 	Since time.Time
+	// Types selects events of these types; empty means all.
+	Types []Type
 	// Limit is the maximum number of events to return, the newest ones; 0 means no limit.
 	Limit int
 }
 
-// Type is the kind of an event. Programs may test for these names, which do not change. New types may be added.
+// Type is the kind of an event. Programs may test for these names, which do not change. New types may be added; none
+// of them will begin with [ProgramPrefix]. A log may have types that this release does not know: they are delivered
+// and shown like the others.
 type Type string
+
+// ProgramPrefix begins the types of the events that programs record, and no type of Goverse's own. The rest of such a
+// type is one or more lower-case letters and underscores, as in "app_import_finished".
+const ProgramPrefix = "app_"
+
+// OfProgram reports whether a program recorded the event, with Events.Record of package cluster.
+func (t Type) OfProgram() bool { return strings.HasPrefix(string(t), ProgramPrefix) }
 
 // The types of events.
 const (
@@ -111,7 +128,8 @@ type Event struct {
 	Type Type `json:"type"`
 	// Time is the time at which the recording node observed the event, by that node's clock.
 	Time time.Time `json:"time"`
-	// Node is the advertise address of the node that the event is about.
+	// Node is the advertise address of the node that the event is about; for an event of a program, of the node that
+	// recorded it.
 	Node string `json:"node,omitempty"`
 	// Token is the fencing token of the term that the event is about.
 	Token int64 `json:"token,omitempty"`
@@ -129,6 +147,8 @@ type Event struct {
 	Moved      int   `json:"moved,omitempty"`
 	// ClusterFormat is set for FormatChanged only.
 	ClusterFormat int `json:"cluster_format,omitempty"`
+	// Data is set for events of programs only: what the program recorded, as compact JSON.
+	Data json.RawMessage `json:"data,omitempty"`
 	// RecordedBy is the advertise address of the node that recorded the event.
 	RecordedBy string `json:"recorded_by,omitempty"`
 }

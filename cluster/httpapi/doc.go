@@ -18,7 +18,7 @@
 //	GET /cluster/objects  services, calls and times here; ?key=NAME: its objects; 404 for a Source without objects
 //	GET /cluster/figures  services, processors and busy shards of the whole cluster, and samples of its last hour
 //	GET /cluster/elections, /cluster/locks, /cluster/effects  those of the whole cluster, read from etcd
-//	GET /cluster/events   the newest events of the cluster; ?limit=N&since=TIME
+//	GET /cluster/events   the newest events of the cluster; ?limit=N&since=TIME&types=TYPE,TYPE
 //	GET /cluster/events/stream  each event as it is recorded, as server-sent events
 //	GET /cluster/stream   pages whenever they change, as server-sent events: ?page=/cluster/nodes&page=...
 //	GET /cluster/health   healthy or degraded, for dashboards

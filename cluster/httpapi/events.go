@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goverse/goverse/cluster"
@@ -32,15 +34,26 @@ const (
 type eventQuery struct {
 	since time.Time
 	limit int
+	types []string // empty: all
 }
 
-// readEventQuery reads ?limit=N&since=TIME, with TIME in RFC 3339 or as an age. It answers a request with a bad
-// query.
+// maxTypes limits the types in one request.
+const maxTypes = 100
+
+// readEventQuery reads ?limit=N&since=TIME&types=TYPE,TYPE, with TIME in RFC 3339 or as an age. It answers a request
+// with a bad query.
 func readEventQuery(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
-	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]queryParameter{"limit": limitParameter(&q.limit),
+	ok = readQuery(w, r, "?limit=N&since=TIME&types=TYPE,TYPE", map[string]queryParameter{
+		"limit": limitParameter(&q.limit),
 		"since": func(value string) (err error) {
 			q.since, err = readSince(value, now)
 			return err
+		},
+		"types": func(value string) error {
+			if q.types = strings.Split(value, ","); value == "" || len(q.types) > maxTypes {
+				return fmt.Errorf("types=%.70q: give from 1 to %d types, with commas between them", value, maxTypes)
+			}
+			return nil
 		}})
 	return q, ok
 }
@@ -92,7 +105,7 @@ func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
 func selectEvents(all []event.Event, q eventQuery) []event.Event {
 	out := []event.Event{}
 	for _, e := range all {
-		if !e.Time.Before(q.since) {
+		if !e.Time.Before(q.since) && (len(q.types) == 0 || slices.Contains(q.types, string(e.Type))) {
 			out = append(out, e)
 		}
 	}

@@ -80,7 +80,9 @@ func operations() map[string]operation {
 		queryParam("limit", "How many at most.", object{"type": "integer", "minimum": 1, "maximum": maxLimit,
 			"default": defaultLimit}),
 		queryParam("since", "Only what happened since: how long ago, like 1h30m, or a time of RFC 3339.",
-			object{"type": "string"})}
+			object{"type": "string"}),
+		queryParam("types", "Only events of these types, with commas between them.", object{"type": "string",
+			"minLength": 1})}
 	figures := showing("figures", "Services, processors and busy shards of the whole cluster, and with ?since= samples "+
 		"of its last hour. The node asks every other one.", Figures{}, 400, 404, 503)
 	figures.params = []object{queryParam("since", "Include the samples after this: how long ago, like 1h, or a time of "+

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
@@ -113,6 +114,8 @@ func (s *schemas) of(v reflect.Type) object {
 	switch {
 	case v == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
+	case v == reflect.TypeFor[json.RawMessage]():
+		return object{} // any JSON
 	case v == reflect.TypeFor[[]byte]():
 		return object{"type": "string", "contentEncoding": "base64"}
 	}

@@ -209,10 +209,21 @@ func TestEvents(t *testing.T) {
 	c.Eventually(elected(first.Address()), "it is in the log")
 	require.Len(t, read[Events](t, h, "/cluster/events?limit=1").Events, 1)
 	require.Empty(t, read[Events](t, h, "/cluster/events?since=2099-01-01T00:00:00Z").Events)
+	require.NoError(t, second.Cluster().Events().Record(etcdtest.Context(t), "app_import", map[string]int{"rows": 7}))
+	_, err := c.Client().Put(etcdtest.Context(t), "/goverse/events/moon_rose-1", `{"type":"moon_rose","time":"`+
+		time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
+	require.NoError(t, err)
+	c.Eventually(func() bool {
+		page = read[Events](t, h, "/cluster/events?types=app_import,moon_rose,nothing")
+		return len(page.Events) == 2
+	}, "events of these types, the unknown one too")
+	require.JSONEq(t, `{"rows":7}`, string(page.Events[0].Data))
+	require.Len(t, read[Events](t, h, "/cluster/events?types=app_import,moon_rose&limit=1").Events, 1)
+	c.Eventually(elected(first.Address()), "all types again")
 	recent := read[Events](t, h, "/cluster/events?since=1h").Events
 	require.Subset(t, recent, page.Events, "and perhaps events recorded since")
 	for _, query := range []string{"?limit=0", "?limit=x", "?since=yesterday", "?limit=1&limit=2", "?after=x",
-		"?since=%zz"} {
+		"?since=%zz", "?types=", "?types=" + strings.Repeat("x,", maxTypes)} {
 		require.Equal(t, http.StatusBadRequest, call(h, http.MethodGet, "/cluster/events"+query).Code, query)
 	}
 

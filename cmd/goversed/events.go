@@ -14,6 +14,7 @@ import (
 
 func newEvents() *cobra.Command {
 	var since string
+	var types []string
 	var limit int
 	var follow bool
 	var cmd *cobra.Command
@@ -21,13 +22,15 @@ func newEvents() *cobra.Command {
 		Use:   "events",
 		Short: "Show the event log: leaders, nodes, shards, sessions",
 		Long: `Show the cluster's event log, oldest first. It has the elections and losses of leaders, the times
-without a leader, the nodes that joined, left or were removed, and the moves of shards. Times are
-by the clock of the node that recorded the event. With -o json each line is an object.
+without a leader, the nodes that joined, left or were removed, the moves of shards, and what the
+programs recorded, with types that begin with app_. Times are by the clock of the node that recorded
+the event. With -o json each line is an object.
 
-The nodes keep the newest thousand events for a week. With --follow the command waits for etcd if
-that does not answer, and reports it on standard error.`,
+The nodes keep the newest thousand events for a week; half of them may be the programs'. With
+--follow the command waits for etcd if that does not answer, and reports it on standard error.`,
 		Example: `  goversed events --since 1h
   goversed events --since 2026-11-24T08:00:00Z
+  goversed events --types node_lost,app_import_finished
   goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		from, err := parseSince(since, time.Now())
@@ -37,8 +40,12 @@ that does not answer, and reports it on standard error.`,
 		case limit < 0:
 			return nil, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", limit)
 		}
+		q := event.Query{Since: from, Limit: limit}
+		for _, typ := range types {
+			q.Types = append(q.Types, event.Type(typ))
+		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			skipped, err := o.Events(ctx, f.timeout, from, limit, follow, func(e event.Event) error {
+			skipped, err := o.Events(ctx, f.timeout, q, follow, func(e event.Event) error {
 				return operator.PrintEvent(out, e, json)
 			})
 			if err == nil && skipped > 0 {
@@ -51,6 +58,7 @@ that does not answer, and reports it on standard error.`,
 	fs := cmd.Flags()
 	fs.StringVar(&since, "since", "", "show only events since then: a `duration` before now, like 1h30m, or a time "+
 		"like 2026-11-24T08:00:00Z")
+	fs.StringSliceVar(&types, "types", nil, "show only events of these `types`, with commas between them")
 	fs.IntVar(&limit, "limit", 0, "show only the newest `n` events; 0 means all")
 	fs.BoolVarP(&follow, "follow", "f", false, "continue with new events until interrupted")
 	return cmd

@@ -67,6 +67,12 @@ func TestEventsCommand(t *testing.T) {
 	require.Empty(t, runGoversed(t, env, "events", "--since", time.Now().Add(time.Hour).Format(time.RFC3339)).stdout)
 	require.Equal(t, r.stdout, runGoversed(t, env, "events", "--since", "1h").stdout)
 
+	require.NoError(t, second.Cluster().Events().Record(etcdtest.Context(t), "app_import", map[string]string{"file": "a"}))
+	r = runGoversed(t, env, "events", "--types", "app_import,app_export")
+	require.Regexp(t, `^\S+Z  app_import         `+second.Address()+`  {"file":"a"}\n$`, r.stdout)
+	require.Regexp(t, `^{.*"data":{"file":"a"}.*}\n$`, runGoversed(t, env, "events", "--types", "app_import", "-o",
+		"json").stdout)
+
 	_, err := c.Client().Put(etcdtest.Context(t), "/goverse/events/foreign", "by somebody's hand")
 	require.NoError(t, err)
 	r = runGoversed(t, env, "events")

@@ -9,7 +9,8 @@
 // member that plans in its place, or, without a leader, the oldest member. The other nodes keep their derived
 // events for a while. A node that becomes the recorder records the events that its predecessor left out. Events
 // that only one node knows (the loss of its session, the reason why its own term ended) are recorded by that
-// node. If a former leader reports no reason, the recorder does so.
+// node. If a former leader reports no reason, the recorder does so. Events of the program are written by the call that
+// records them, in keys of their own range, so that they can be counted and kept to a share of the log.
 //
 // # What is not promised
 //
@@ -64,6 +65,7 @@ type Log struct {
 	sub       *watchcache.Subscription
 	snapshots snapshotQueue
 	writer    *writer
+	program   *programWriter
 	wake      wait.Signal
 
 	mu        sync.Mutex
@@ -83,7 +85,8 @@ type lostSession struct {
 // before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
 	cfg.Process = cfg.WithDefaults()
-	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailoverCounter()}
+	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailoverCounter(),
+		program: newProgramWriter(cfg)}
 	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)

@@ -38,24 +38,34 @@ func cutReason(reason string) string {
 func recordEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event.Event) error {
 	ops := make([]clientv3.Op, len(events))
 	for i, e := range events {
-		e.Seq, e.Reason = 0, cutReason(e.Reason) // Seq is etcd's revision
-		value, err := format.Encode(e, nil)
+		op, err := createEvent(keys, e)
 		if err != nil {
-			return fmt.Errorf("encode the event %s: %w", e.ID, err)
+			return err
 		}
-		key := keys.Event(e.ID)
-		ops[i] = clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-			[]clientv3.Op{clientv3.OpPut(key, string(value))}, nil)
+		ops[i] = op
 	}
 	_, err := kv.Txn(ctx).Then(ops...).Commit()
 	return err
 }
 
-// pruneEvents deletes the oldest events until no more than most remain, none of them with a time before horizon.
-// Unreadable values are deleted when they are among the oldest beyond most.
-func pruneEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horizon time.Time) error {
+// createEvent returns the operation that writes an event if there is none with its id.
+func createEvent(keys state.Keys, e event.Event) (clientv3.Op, error) {
+	e.Seq, e.Reason = 0, cutReason(e.Reason) // Seq is etcd's revision
+	value, err := format.Encode(e, nil)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encode the event %s: %w", e.ID, err)
+	}
+	key := keys.Event(e.ID)
+	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(key, string(value))}, nil), nil
+}
+
+// pruneEvents deletes the oldest events with a key below prefix until no more than most remain, none of them with a
+// time before horizon. Unreadable values are deleted when they are among the oldest beyond most.
+func pruneEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, prefix string, most int,
+	horizon time.Time) error {
 	for {
-		resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithLimit(maxBatch),
+		resp, err := kv.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithLimit(maxBatch),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
@@ -93,7 +103,7 @@ func decodeEvent(keys state.Keys, key string, value []byte, seq int64) (event.Ev
 	if err := format.DecodeKnown("the event", value, &e); err != nil {
 		return event.Event{}, fmt.Errorf("%w: event %q: %w", state.ErrBadRecord, id, err)
 	}
-	if e.Type == "" || strings.Trim(string(e.Type), "abcdefghijklmnopqrstuvwxyz_") != "" {
+	if !validType(e.Type) {
 		return event.Event{}, fmt.Errorf("%w: event %q has no type but %q", state.ErrBadRecord, id, e.Type)
 	}
 	e.ID, e.Seq = id, seq
@@ -122,7 +132,7 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q event.Query) (
 		switch {
 		case err != nil:
 			l.Skipped++
-		case !e.Time.Before(q.Since):
+		case !e.Time.Before(q.Since) && (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)):
 			l.Events = append(l.Events, e)
 		}
 	}

@@ -87,9 +87,9 @@ func TestStore(t *testing.T) {
 	require.Equal(t, 4, log.Skipped)
 	require.False(t, log.More)
 
-	require.NoError(t, pruneEvents(ctx, client, keys, 53, began))
+	require.NoError(t, pruneEvents(ctx, client, keys, keys.Events(), 53, began))
 	require.Equal(t, all[51].ID, list(t, client, keys, event.Query{})[0].ID, "the four that are no events count, too")
-	require.NoError(t, pruneEvents(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
+	require.NoError(t, pruneEvents(ctx, client, keys, keys.Events(), 1000, all[89].Time.Add(time.Millisecond)))
 	require.Equal(t, all[90].ID, list(t, client, keys, event.Query{})[0].ID)
 	resp, err := client.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)

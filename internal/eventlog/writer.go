@@ -144,7 +144,7 @@ func (w *writer) recordDue(ctx context.Context, records bool, now time.Time) err
 	w.pruned = now
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
-	return pruneEvents(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
+	return pruneEvents(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Keys.Events(), w.cfg.Max, now.Add(-w.cfg.MaxAge))
 }
 
 // catchUp drops pending events that are in the log, were in it, or are disproved by it, because the former

@@ -819,6 +819,10 @@ const kinds = {
   drain_ended: ["drain", "good", "Shards", (e) => [who(e.node), " drains no more"]],
   shards_rebalanced: ["moves", "soft", "Shards", (e) => [`${many(e.moved ?? 0, "shard has", "shards have")} ${e.reason ? "an owner for the first time" : "another owner"}, generation ${num(e.generation ?? 0)}`]],
 };
+/** kindOf is the entry of a type; those that this page does not know are shown by their names. */
+const kindOf = (type) => kinds[type] ?? ["dot", "soft", type.startsWith("app_") ? "Programs" : "", (e) => [
+  type.replace(/^app_/, "").replaceAll("_", " "), e.node ? [", ", who(e.node)] : ""]];
+/** mostEvents are kept of Goverse's own, and as many of the programs'; so many are listed. */
 const mostEvents = 500;
 let events = [], eventSource = "", asking = false, eventsAsked = false;
 let show = "";
@@ -839,7 +843,9 @@ function takeEvents() {
 function merge(more) {
   const byID = new Map(events.map((e) => [e.id, e]));
   for (const e of more) byID.set(e.id, e);
-  events = [...byID.values()].sort((a, b) => Date.parse(b.time) - Date.parse(a.time) || (b.seq ?? 0) - (a.seq ?? 0)).slice(0, mostEvents);
+  events = [...byID.values()].sort((a, b) => Date.parse(b.time) - Date.parse(a.time) || (b.seq ?? 0) - (a.seq ?? 0));
+  const kept = { true: 0, false: 0 };
+  events = events.filter((e) => ++kept[e.type.startsWith("app_")] <= mostEvents);
   paintEvents();
   paintLanes();
 }
@@ -847,13 +853,13 @@ async function askEvents() {
   if (asking) return;
   asking = true;
   try {
-    const r = await fetch(`cluster/events?limit=${mostEvents}`, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    const r = await fetch(`cluster/events?limit=${2 * mostEvents}`, { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (r.ok) { eventsAsked = true; merge((await r.json()).events); }
   } catch { /* The next that come in ask again. */ } finally { asking = false; }
 }
 
 function paintEvents() {
-  const shown = events.filter((e) => show === "" || e.type === show || kinds[e.type]?.[2] === show);
+  const shown = events.filter((e) => show === "" || e.type === show || kindOf(e.type)[2] === show).slice(0, mostEvents);
   fill($("events-note"), [many(shown.length, "event", "events"), eventSource === "memory" ? ", from this node's memory: etcd does not answer" : ""]);
   const groups = [];
   const today = new Date().toDateString();
@@ -866,8 +872,8 @@ function paintEvents() {
   }
   fill($("events"), groups.length ? groups.map((g) => el("section", { "data-key": g.name, "aria-label": g.name }, el("h3", {}, g.name),
     el("ol", {}, g.of.map(([e, at]) => {
-      const [sym, cls, , says] = kinds[e.type] ?? ["dot", "soft", "", () => [e.type, " ", e.node ? who(e.node) : ""]];
-      const why = [e.type === "shards_rebalanced" ? "" : e.reason, e.type === "node_removed" && e.peer ? `found by ${nameFor(e.peer)}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : ""].filter(Boolean).join(", ");
+      const [sym, cls, , says] = kindOf(e.type);
+      const why = [e.type === "shards_rebalanced" ? "" : e.reason, e.type === "node_removed" && e.peer ? `found by ${nameFor(e.peer)}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : "", e.data === undefined ? "" : JSON.stringify(e.data)].filter(Boolean).join(", ");
       return el("li", { class: "event", "data-key": e.id }, el("time", { datetime: e.time }, withMillis(at)), icon(sym, cls),
         el("div", {}, says(e), why ? el("span", { class: "why" }, why) : ""));
     })))) : [empty(events.length ? "No event of this kind." : "Nothing has happened yet.")]);
@@ -876,7 +882,7 @@ function paintEvents() {
 function fillTypes() {
   const groups = Map.groupBy ? Map.groupBy(Object.entries(kinds), ([, k]) => k[2]) : new Map();
   fill($("event-type"), [el("option", { value: "" }, "all events"),
-    ["Leaders", "Nodes", "Shards"].map((g) => el("option", { value: g }, `all of ${g.toLowerCase()}`)),
+    ["Leaders", "Nodes", "Shards", "Programs"].map((g) => el("option", { value: g }, `all of ${g.toLowerCase()}`)),
     [...groups].map(([g, of]) => el("optgroup", { label: g }, of.map(([t]) => el("option", { value: t }, t.replaceAll("_", " ")))))]);
 }
 

@@ -96,7 +96,9 @@ func TestPast(t *testing.T) {
 	}
 	elected := at(30*time.Minute, event.LeaderElected, second)
 	elected.Seconds = 1.5
-	h := withPast(handler(c, 0), []event.Event{
+	imported := at(2*time.Minute, "app_import_finished", second)
+	imported.Data = []byte(`{"file":"<img src=x onerror=alert(1)>"}`)
+	h := withPast(handler(c, 0), []event.Event{imported, at(time.Minute, "moon_rose", ""),
 		at(70*time.Minute, event.LeaderElected, first), at(30*time.Minute, event.LeaderLost, first), elected,
 		at(30*time.Minute, event.NodeRemoved, first), at(20*time.Minute, event.DrainStarted, second),
 		at(15*time.Minute, event.DrainEnded, second), at(10*time.Minute, event.NodeJoined, hostile),
@@ -117,6 +119,17 @@ func TestPast(t *testing.T) {
 	require.Contains(t, words, "3 nodes led")
 	require.Contains(t, words, "in 2 gaps")
 	p.Await(t, `document.querySelector("#lanes").textContent.includes("onerror")`)
+
+	// Events of programs are shown with their data, and types that the page does not know by their names.
+	p.Await(t, `document.querySelector("#events").textContent.includes("moon rose")`)
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#event-type").value = "Programs"`)+
+		` && document.querySelector("#event-type").dispatchEvent(new Event("change"))`))
+	p.Await(t, count("#events .event", 1))
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#events .event").textContent`),
+		`import finished, `)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#events .why").textContent`), `{"file":"<img`)
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#event-type").value = ""`)+
+		` && document.querySelector("#event-type").dispatchEvent(new Event("change"))`))
 
 	// Figures are those of the whole cluster.
 	spark := func(name string) string {

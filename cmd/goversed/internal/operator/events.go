@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,16 +13,16 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Events calls show with each event of the log that happened at since or later, oldest first. Limit restricts
-// the result to the newest events; 0 means all. With follow, Events goes on with new events until ctx ends.
+// Events calls show with each event of the log that q selects, oldest first. With follow, Events goes on with new
+// events of the same types until ctx ends.
 // Timeout limits the first read. Skipped counts values in the log that were not events. Events returns the
 // errors of Read and of show.
-func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time.Time, limit int, follow bool,
+func (o *Operator) Events(ctx context.Context, timeout time.Duration, q event.Query, follow bool,
 	show func(event.Event) error) (skipped int, err error) {
 	var log eventlog.Listing
 	first, cancel := context.WithTimeout(ctx, timeout)
 	err = o.etcd.Ask(first, "READ on the prefix "+o.keys.Events(), func(ctx context.Context) (err error) {
-		log, err = eventlog.List(ctx, o.client, o.keys, event.Query{Since: since, Limit: limit})
+		log, err = eventlog.List(ctx, o.client, o.keys, q)
 		return err
 	})
 	cancel()
@@ -35,7 +36,12 @@ func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time
 	}
 	if follow {
 		stop := o.reportOutages(ctx, o.keys.Events())
-		err = eventlog.Follow(ctx, o.client, o.keys, log.Revision, show)
+		err = eventlog.Follow(ctx, o.client, o.keys, log.Revision, func(e event.Event) error {
+			if len(q.Types) > 0 && !slices.Contains(q.Types, e.Type) {
+				return nil
+			}
+			return show(e)
+		})
 		stop()
 	}
 	return log.Skipped, err

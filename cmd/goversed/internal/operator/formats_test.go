@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,16 @@ func TestPrintFormatChanged(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, PrintEvent(&out, event.Event{Type: event.FormatChanged, Node: "b:1", ClusterFormat: 2}, false))
 	require.Contains(t, out.String(), "format_changed     b:1  format 2\n")
+}
+
+// The data of a program's event is one line of printable text, of a bounded length.
+func TestPrintData(t *testing.T) {
+	for data, want := range map[string]string{`{"a":"ü"}`: `{"a":"ü"}`, "\"\u009b\"": `"\"\u009b\""`,
+		strings.Repeat("7", 300): strings.Repeat("7", 200) + "..."} {
+		var out bytes.Buffer
+		require.NoError(t, PrintEvent(&out, event.Event{Type: "app_x", Data: []byte(data)}, false))
+		require.True(t, strings.HasSuffix(out.String(), "  "+want+"\n"), out.String())
+	}
 }
 
 // Text shows releases and formats only while they differ; JSON always has them.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goverse/goverse/cluster/event"
 )
@@ -50,10 +52,28 @@ func eventDetails(e event.Event) []string {
 	if e.Reason != "" && e.Reason != event.ReasonFirst {
 		add("%s", quoteUnlessPlain(truncateText(e.Reason)))
 	}
+	if len(e.Data) > 0 {
+		add("%s", printableJSON(e.Data))
+	}
 	if e.Seconds != 0 {
 		add("%s %s", durationLabels[e.Type], time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}
 	return out
+}
+
+// maxDataShown limits the data of an event in a line of text, in bytes.
+const maxDataShown = 200
+
+// printableJSON returns the beginning of data, as it is if a terminal shows all of it, and otherwise quoted.
+func printableJSON(data []byte) string {
+	s := string(data)
+	if len(s) > maxDataShown {
+		s = strings.ToValidUTF8(s[:maxDataShown], "") + "..."
+	}
+	if strings.ContainsFunc(s, func(c rune) bool { return !strconv.IsPrint(c) }) || !utf8.ValidString(s) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // durationLabels labels the seconds of an event.

@@ -122,7 +122,7 @@ func TestEventsSayThatEtcdIsSilent(t *testing.T) {
 	defer interrupt()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := o.Events(ctx, patience, time.Time{}, 0, true, func(event.Event) error { return nil })
+		_, err := o.Events(ctx, patience, event.Query{}, true, func(event.Event) error { return nil })
 		ended <- err
 	}()
 	_, err = e.Client().Put(testContext(t), "/goverse/x", "")
