@@ -1,6 +1,8 @@
 package processor
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
@@ -26,15 +28,21 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
-func (b Backoff) validate(bad func(string) error) error {
-	switch {
-	case b.Min < 0 || b.Max < 0:
-		return bad("Backoff.Min or Max is negative; leave it 0 for the default")
-	case b.Max != 0 && b.Min > b.Max:
-		return bad("Backoff.Min is longer than Max; leave Max 0 for 30 s")
-	}
-	return nil
+// Delay returns the pause after the given number of failures in a row, counted from 1.
+func (b Backoff) Delay(failures int) time.Duration {
+	return b.withDefaults().policy().Delay(failures, rand.Float64())
 }
 
 // policy returns the policy that implements the backoff.
 func (b Backoff) policy() backoff.Policy { return backoff.Policy{First: b.Min, Last: b.Max} }
+
+// Validate returns an error that matches ErrBadConfig if Min or Max is negative, or Min is longer than Max.
+func (b Backoff) Validate() error {
+	switch {
+	case b.Min < 0 || b.Max < 0:
+		return fmt.Errorf("%w: Backoff.Min or Max is negative; leave it 0 for the default", ErrBadConfig)
+	case b.Max != 0 && b.Min > b.Max:
+		return fmt.Errorf("%w: Backoff.Min is longer than Max; leave Max 0 for 30 s", ErrBadConfig)
+	}
+	return nil
+}

@@ -111,5 +111,8 @@ func (c Config[E]) Validate() error {
 	case c.PollInterval < 0 || c.LagInterval < 0 || c.CheckInterval < 0:
 		return bad("PollInterval, LagInterval or CheckInterval is negative; leave it 0 for the default")
 	}
-	return c.Backoff.validate(bad)
+	if err := c.Backoff.Validate(); err != nil {
+		return fmt.Errorf("processor %q: %w", c.Name, err)
+	}
+	return nil
 }

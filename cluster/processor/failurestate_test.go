@@ -206,26 +206,6 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-func TestRate(t *testing.T) {
-	t.Parallel()
-	var r eventRate
-	began := time.Unix(1000, 0)
-	require.Zero(t, r.perSecond(began))
-	for i := range 40 {
-		r.add(began.Add(time.Duration(i)*time.Second/2), 50)
-	}
-	require.InDelta(t, 100, r.perSecond(began.Add(20*time.Second-1)), 5)
-	require.InDelta(t, 50, r.perSecond(began.Add(25*time.Second)), 5, "half of the time nothing came")
-	require.Zero(t, r.perSecond(began.Add(time.Hour)))
-	r.add(began.Add(time.Hour), 1)
-	require.InDelta(t, 0.1, r.perSecond(began.Add(time.Hour)), 0.01)
-
-	var young eventRate
-	young.add(began, 10)
-	require.InDelta(t, 10, young.perSecond(began), 0, "not more than in a second")
-	require.InDelta(t, 5, young.perSecond(began.Add(2*time.Second)), 0.1)
-}
-
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	check := func(after Position, next ...Position) error { return checkPositions(after, next) }

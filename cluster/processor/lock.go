@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/cluster/internal/leadcaller"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -91,23 +92,10 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 	})
 }
 
-// lockCaller identifies the processor that waits for a leader lock; the zero value means none.
-type lockCaller struct {
-	name   string
-	report func(error) // receives the reasons for waiting; may be nil
-}
-
-type callerKey struct{}
-
-func callerOf(ctx context.Context) lockCaller {
-	c, _ := ctx.Value(callerKey{}).(lockCaller)
-	return c
-}
-
 // reportErrors reports to the waiting processor each error with which etcd refuses the candidacy, once per error,
 // until end is called.
 func reportErrors(ctx context.Context, c Candidate) (end func()) {
-	report := callerOf(ctx).report
+	report := leadcaller.From(ctx).Report
 	if report == nil {
 		return func() {}
 	}

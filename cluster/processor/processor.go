@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/internal/leadcaller"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/wait"
@@ -42,7 +42,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 	}
 	defer p.running.Unlock()
 	defer logqueue.Flush(context.Background(), p.cfg.Logger)
-	waiting := context.WithValue(ctx, callerKey{}, lockCaller{p.cfg.Name, p.report.recordFailure})
+	waiting := leadcaller.With(ctx, leadcaller.Caller{Name: p.cfg.Name, Report: p.report.recordFailure})
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]
 		err := p.cfg.LeaderLock.Lead(waiting, func(ctx context.Context, token int64) error {
@@ -72,5 +72,5 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 // pauseAfterFailures waits for the pause that follows the given number of failures in a row. It reports whether ctx is
 // still valid.
 func (p *Processor[E]) pauseAfterFailures(ctx context.Context, failures int) bool {
-	return wait.For(ctx, p.cfg.Backoff.policy().Delay(failures, rand.Float64()))
+	return wait.For(ctx, p.cfg.Backoff.Delay(failures))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverse/goverse/cluster/internal/leadcaller"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
@@ -26,7 +27,7 @@ func Shard(in Shards, key string) LeaderLock {
 			return fmt.Errorf("%w: shard of %q: the shards are nil; give it Cluster.Shards", ErrNoLock, key)
 		}
 		ran := false
-		err := in.HoldAlone(ctx, key, callerOf(ctx).name, func(ctx context.Context, epoch int64) error {
+		err := in.HoldAlone(ctx, key, leadcaller.From(ctx).Name, func(ctx context.Context, epoch int64) error {
 			ran = true
 			return fn(ctx, epoch)
 		})

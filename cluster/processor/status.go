@@ -3,6 +3,8 @@ package processor
 import (
 	"sync"
 	"time"
+
+	"github.com/goverse/goverse/cluster/internal/eventrate"
 )
 
 // Status describes a processor at one instant. Counters count in this process since New.
@@ -35,7 +37,7 @@ type Status struct {
 type statusReport struct {
 	mu          sync.Mutex
 	s           Status
-	rate        eventRate
+	rate        eventrate.Rate
 	lagPosition Position // the position for which the lag was measured
 }
 
@@ -48,7 +50,7 @@ func (p *Processor[E]) Status() Status {
 	defer r.mu.Unlock()
 	s := r.s
 	s.Paused, _ = p.gate.isShut()
-	s.PerSecond = r.rate.perSecond(time.Now())
+	s.PerSecond = r.rate.PerSecond(time.Now())
 	return s
 }
 
@@ -98,7 +100,7 @@ func (r *statusReport) recordBatch(at Mark, n int, park bool, now time.Time) {
 			return
 		}
 		s.Handled += int64(n)
-		r.rate.add(now, n)
+		r.rate.Add(now, n)
 	})
 }
 

@@ -1,18 +1,22 @@
-package processor
+// Package eventrate measures how many events happen per second, over the last ten seconds.
+//
+// Not promised: that the rate is exact. Events are counted by whole seconds of the wall clock.
+package eventrate
 
 import "time"
 
 // rateSeconds is the number of seconds over which a rate is measured.
 const rateSeconds = 10
 
-// eventRate counts events of the last seconds. The zero value is ready to use.
-type eventRate struct {
+// Rate counts events of the last seconds. The zero value is ready to use. It is not safe for concurrent use.
+type Rate struct {
 	seconds [rateSeconds + 1]int64 // by second modulo length; the current second is incomplete
 	latest  int64
 	first   time.Time
 }
 
-func (r *eventRate) add(now time.Time, n int) {
+// Add counts n events at the time now.
+func (r *Rate) Add(now time.Time, n int) {
 	if r.first.IsZero() {
 		r.first = now
 	}
@@ -21,7 +25,7 @@ func (r *eventRate) add(now time.Time, n int) {
 }
 
 // clearOld clears the seconds that are too old.
-func (r *eventRate) clearOld(now time.Time) {
+func (r *Rate) clearOld(now time.Time) {
 	second := now.Unix()
 	for s := max(r.latest+1, second-rateSeconds); s <= second; s++ {
 		r.seconds[s%int64(len(r.seconds))] = 0
@@ -29,9 +33,9 @@ func (r *eventRate) clearOld(now time.Time) {
 	r.latest = max(r.latest, second)
 }
 
-// perSecond returns the rate over the last seconds, or since the first event if that is shorter, but over at
+// PerSecond returns the rate over the last seconds, or since the first event if that is shorter, but over at
 // least one second.
-func (r *eventRate) perSecond(now time.Time) float64 {
+func (r *Rate) PerSecond(now time.Time) float64 {
 	if r.first.IsZero() {
 		return 0
 	}
