@@ -49,8 +49,8 @@ func TestProgramEventsAreChecked(t *testing.T) {
 		require.True(t, validType(typ))
 	}
 	longest := event.Type("app_" + strings.Repeat("x", maxTypeSize-4))
-	for want, data := range map[string]any{"": nil, `{"a":"b"}`: map[string]string{"a": "b"}, `{"n":[1,2]}`: json.RawMessage(
-		` {"n": [1, 2]} `), `"text"`: "text", `null`: json.RawMessage(nil)} {
+	for want, data := range map[string]any{"": nil, `{"a":"b"}`: map[string]string{"a": "b"},
+		`{"n":[1,2]}`: json.RawMessage(` {"n": [1, 2]} `), `"text"`: "text", `null`: json.RawMessage(nil)} {
 		got, err := encodeProgramEvent(longest, data)
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))

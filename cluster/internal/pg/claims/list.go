@@ -23,7 +23,8 @@ type Lister interface {
 // List reads the queues of the names that begin with prefix and come after the name after, in the order of the names as
 // stored: at most limit of them, or all if limit is 0. more reports whether others follow. Claims of sessions that have
 // ended are left out. The prefix must be plain text.
-func List(ctx context.Context, db Lister, schema, prefix, after string, limit int) (found []Queue, more bool, err error) {
+func List(ctx context.Context, db Lister, schema, prefix, after string, limit int) (found []Queue, more bool,
+	err error) {
 	const text = `SELECT c.name, c.session, c.seq, coalesce(c.token, 0), c.shared, s.owner
 		FROM {{schema}}.claim c JOIN {{schema}}.session s ON s.id = c.session
 		WHERE c.name IN (SELECT DISTINCT d.name FROM {{schema}}.claim d JOIN {{schema}}.session e ON e.id = d.session
