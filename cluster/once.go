@@ -12,6 +12,8 @@ import (
 // and ErrStopped after Stop.
 type Effects struct{ c *Cluster }
 
+var _ once.Registry = (*Effects)(nil)
+
 // Effects returns the handle for effects, functions that run at most once in the whole cluster. It is never nil.
 func (c *Cluster) Effects() *Effects { return &c.effects }
 
