@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -19,6 +22,7 @@ import (
 	"github.com/goverse/goverse/cluster/once/oncetest"
 	"github.com/goverse/goverse/cluster/once/postgres"
 	"github.com/goverse/goverse/cluster/pgsession"
+	"github.com/goverse/goverse/internal/test/needed"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -32,56 +36,122 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(tests{m})
 }
 
-var owners atomic.Int64
+// server is the server of all tests, each of which has a database of its own.
+var server = sync.OnceValues(func() (*pgserver.Server, error) {
+	started.Store(true)
+	return pgserver.Start("-c", "fsync=off", "-c", "autovacuum=off")
+})
+
+var started atomic.Bool
+
+// tests runs the tests, and then closes the server.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	code := t.M.Run()
+	if !started.Load() {
+		return code
+	}
+	if db, err := server(); err == nil {
+		if err := db.Close(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	return code
+}
+
+var databases, owners atomic.Int64
 
 // testBed is a database.
 type testBed struct {
 	*testing.T
-	ctx context.Context
-	db  *pgserver.Server
+	ctx   context.Context
+	url   string
+	admin *pgx.Conn
 }
 
 func newTestBed(t *testing.T) *testBed {
 	t.Helper()
+	db, err := server()
+	if errors.Is(err, pgserver.ErrNotInstalled) {
+		needed.Missing(t, "postgres", err.Error())
+	}
+	require.NoError(t, err)
+	name := fmt.Sprint("test", databases.Add(1))
+	s := newTestBedAt(t, db.URL())
+	s.exec("create database " + name)
+	return newTestBedAt(t, strings.Replace(db.URL(), "/postgres?", "/"+name+"?", 1))
+}
+
+// newTestBedAt returns a test bed in a database that exists.
+func newTestBedAt(t *testing.T, url string) *testBed {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &testBed{t, ctx, pgserver.StartForTest(t)}
+	s := &testBed{T: t, ctx: ctx, url: url}
+	var err error
+	s.admin, err = pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.admin.Close(context.Background())) })
+	return s
+}
+
+// exec executes a statement, and returns the number of rows that it concerned.
+func (s *testBed) exec(sql string, args ...any) int64 {
+	s.Helper()
+	tag, err := s.admin.Exec(s.ctx, sql, args...)
+	require.NoError(s, err)
+	return tag.RowsAffected()
+}
+
+// count returns the result of a query for a number.
+func (s *testBed) count(sql string, args ...any) (n int) {
+	s.Helper()
+	require.NoError(s, s.admin.QueryRow(s.ctx, sql, args...).Scan(&n))
+	return n
+}
+
+func (s *testBed) eventually(done func() bool) {
+	s.Helper()
+	require.Eventually(s, done, patience, 5*time.Millisecond)
 }
 
 // process is one process with its session and its pool.
 type process struct {
 	*postgres.Effects
-	owner string
+	owner string // its name, and that of the session's connections
 	pool  *pgxpool.Pool
 }
 
-// start starts a process. Its session goes to the server, and its pool to url.
-func (s *testBed) start(t *testing.T, url string, deadline time.Duration) *process {
-	t.Helper()
-	p := &process{owner: fmt.Sprint("process ", owners.Add(1))}
-	session, err := pgsession.Open(s.ctx, pgsession.Config{URL: s.db.URL(), Deadline: deadline, Owner: p.owner})
-	require.NoError(t, err)
+// start starts a process. Its session goes to the database, and its pool to url.
+func (s *testBed) start(url string, deadline time.Duration) *process {
+	s.Helper()
+	p := &process{owner: fmt.Sprint("process-", owners.Add(1))}
+	session, err := pgsession.Open(s.ctx, pgsession.Config{URL: s.url + "&application_name=" + p.owner,
+		Deadline: deadline, Owner: p.owner})
+	require.NoError(s, err)
 	p.pool, err = pgxpool.New(s.ctx, url)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	require.NoError(s, err)
+	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		require.NoError(t, session.Close(ctx))
+		require.NoError(s, session.Close(ctx))
 		p.pool.Close()
 	})
 	p.Effects, err = postgres.New(session, postgres.Config{DB: p.pool})
-	require.NoError(t, err)
-	require.NoError(t, p.CreateTable(s.ctx))
+	require.NoError(s, err)
+	require.NoError(s, p.CreateTable(s.ctx))
 	return p
 }
 
 // two starts two processes.
 func (s *testBed) two() (a, b *process) {
 	s.Helper()
-	return s.start(s.T, s.db.URL(), 0), s.start(s.T, s.db.URL(), 0)
+	return s.start(s.url, 0), s.start(s.url, 0)
 }
 
 func TestConforms(t *testing.T) {
@@ -92,25 +162,29 @@ func TestConforms(t *testing.T) {
 
 func TestOneProcessConforms(t *testing.T) {
 	s := newTestBed(t)
-	a := s.start(t, s.db.URL(), 0)
+	a := s.start(s.url, 0)
 	oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, a })
 }
 
-// Whatever isolation level the pool's connections have by default, and behind a pooler of transactions.
-func TestConformsWithOtherPools(t *testing.T) {
-	s := newTestBed(t)
-	for i, url := range []string{
-		s.db.URL() + "&default_transaction_isolation=serializable",
-		s.db.URL() + "&default_transaction_isolation=repeatable%20read",
-		s.db.PooledForTest(t) + "&default_query_exec_mode=exec",
-	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			a, b := s.start(t, url, 0), s.start(t, url, 0)
-			_, err := a.pool.Exec(s.ctx, "delete from goverse.effect")
-			require.NoError(t, err)
+// The default isolation level of the pool's connections does not matter.
+func TestConformsWithStricterIsolation(t *testing.T) {
+	for _, level := range []string{"serializable", "repeatable read"} {
+		t.Run(level, func(t *testing.T) {
+			s := newTestBed(t)
+			url := s.url + "&default_transaction_isolation=" + strings.ReplaceAll(level, " ", "%20")
+			a, b := s.start(url, 0), s.start(url, 0)
 			oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, b })
 		})
 	}
+}
+
+// The pool may go to a pooler of transactions, although the session may not.
+func TestConformsWithAPoolerOfTransactions(t *testing.T) {
+	db := pgserver.StartForTest(t) // the pooler serves the database postgres only
+	url := db.PooledForTest(t) + "&default_query_exec_mode=exec"
+	s := newTestBedAt(t, db.URL())
+	a, b := s.start(url, 0), s.start(url, 0)
+	oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, b })
 }
 
 var errRefused = errors.New("the mail server is away")

@@ -84,7 +84,9 @@ func (e *Effects) OnceTx(ctx context.Context, tx pgx.Tx, name string,
 	return r, err
 }
 
-func inTx(name string, err error) error { return fmt.Errorf("effect %q, in a transaction: %w", name, withHint(err)) }
+func inTx(name string, err error) error {
+	return fmt.Errorf("effect %q, in a transaction: %w", name, withHint(err))
+}
 
 // beginTx writes the mark, which locks it. If it could not, began is false and m is the mark that stands.
 func (e *Effects) beginTx(ctx context.Context, tx pgx.Tx, name string) (m once.Standing, began bool, err error) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -47,19 +46,12 @@ func (p *process) txWith(ctx context.Context, opts pgx.TxOptions, name string, f
 
 func neverTx(context.Context, pgx.Tx) ([]byte, error) { panic("it must not run") }
 
-func (s *testBed) eventually(done func() bool) {
-	s.Helper()
-	require.Eventually(s, done, patience, 5*time.Millisecond)
-}
-
 // awaitLockWait waits until a statement waits for a transaction.
-func (s *testBed) awaitLockWait(p *process, statements int) {
+func (s *testBed) awaitLockWait() {
 	s.Helper()
 	s.eventually(func() bool {
-		var n int
-		require.NoError(s, p.pool.QueryRow(s.ctx, `select count(*) from pg_stat_activity where wait_event = 'transactionid'
-			and query like '%effect%'`).Scan(&n))
-		return n == statements
+		return s.count(`select count(*) from pg_stat_activity where wait_event = 'transactionid'
+			and datname = current_database() and query like '%effect%'`) == 1
 	})
 }
 
@@ -67,7 +59,7 @@ func (s *testBed) awaitLockWait(p *process, statements int) {
 func TestTxCommitted(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	first, err := a.tx(s.ctx, "payment", a.addRan, func(pgx.Tx) error {
 		_, err := b.Look(s.ctx, "payment")
 		require.ErrorIs(t, err, once.ErrNoMark, "it is not committed")
@@ -85,7 +77,7 @@ func TestTxCommitted(t *testing.T) {
 	require.Equal(t, again, other)
 	first.Ran = false
 	require.Equal(t, first, again)
-	require.Equal(t, 1, s.countRan(a))
+	require.Equal(t, 1, s.countRan())
 	found, err := b.Look(s.ctx, "payment")
 	require.NoError(t, err)
 	require.Equal(t, once.Standing{Name: "payment", State: once.Done, Attempt: 1, Token: first.Token, By: a.owner,
@@ -96,7 +88,7 @@ func TestTxCommitted(t *testing.T) {
 func TestTxRolledBack(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	_, err := a.tx(s.ctx, "payment", a.addRan, func(pgx.Tx) error { return errRefused })
 	require.Equal(t, errRefused, err)
 	require.PanicsWithValue(t, "oops", func() {
@@ -119,20 +111,20 @@ func TestTxRolledBack(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, 1, s.countRan(a))
+	require.Equal(t, 1, s.countRan())
 	_, err = b.Look(s.ctx, "payment")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	r, err := b.tx(s.ctx, "payment", b.addRan, nil)
 	require.NoError(t, err)
 	require.True(t, r.Ran)
-	require.Equal(t, 2, s.countRan(a))
+	require.Equal(t, 2, s.countRan())
 }
 
 // A second transaction, and a call of Once, wait for the first transaction, whatever becomes of it.
 func TestTxAtOnce(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	for _, commit := range []bool{true, false} {
 		for what, second := range map[string]func(name string) (once.Result, error){
 			"transaction": func(name string) (once.Result, error) { return b.tx(s.ctx, name, b.addRan, nil) },
@@ -143,7 +135,7 @@ func TestTxAtOnce(t *testing.T) {
 				})
 			},
 		} {
-			before := s.countRan(a)
+			before := s.countRan()
 			var r once.Result
 			ended := make(chan error, 1)
 			_, err := a.tx(s.ctx, what, a.addRan, func(pgx.Tx) error {
@@ -152,7 +144,7 @@ func TestTxAtOnce(t *testing.T) {
 					r, err = second(what)
 					ended <- err
 				}()
-				s.awaitLockWait(a, 1)
+				s.awaitLockWait()
 				if !commit {
 					return errRefused
 				}
@@ -162,9 +154,8 @@ func TestTxAtOnce(t *testing.T) {
 			require.NoError(t, <-ended)
 			require.Equal(t, !commit, r.Ran, "%s, committed: %v", what, commit)
 			require.Equal(t, "paid", string(r.Value))
-			require.Equal(t, before+1, s.countRan(a))
-			_, err = a.pool.Exec(s.ctx, "delete from goverse.effect")
-			require.NoError(t, err)
+			require.Equal(t, before+1, s.countRan())
+			s.exec("delete from goverse.effect")
 		}
 	}
 }
@@ -173,9 +164,9 @@ func TestTxAtOnce(t *testing.T) {
 func TestManyTxAtOnce(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
-		before := s.countRan(a)
+		before := s.countRan()
 		var wg sync.WaitGroup
 		for i := range 20 {
 			p := []*process{a, b}[i%2]
@@ -199,7 +190,7 @@ func TestManyTxAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(t, before+1, s.countRan(a), level)
+		require.Equal(t, before+1, s.countRan(), level)
 	}
 }
 
@@ -207,7 +198,7 @@ func TestManyTxAtOnce(t *testing.T) {
 func TestTxWithAnOldSnapshot(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		err := pgx.BeginTxFunc(s.ctx, a.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(s.ctx, "select count(*) from ran")
@@ -250,7 +241,7 @@ func TestTxBesideOnce(t *testing.T) {
 	_, err = b.tx(s.ctx, "unknown", neverTx, nil)
 	token := requireUnknown(t, err, a.owner)
 	require.NoError(t, a.Resolve(s.ctx, "unknown", token, false, nil))
-	s.createRan(a)
+	s.createRan()
 	r, err = b.tx(s.ctx, "unknown", b.addRan, nil)
 	require.NoError(t, err)
 	require.True(t, r.Ran)

@@ -78,7 +78,7 @@ func work(url string) error {
 func (s *testBed) startWorker(effect, hang string) *fault.Process {
 	s.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerURL+"="+s.db.URL(), workerEffect+"="+effect, workerHang+"="+hang)
+	cmd.Env = append(os.Environ(), workerURL+"="+s.url, workerEffect+"="+effect, workerHang+"="+hang)
 	p, err := fault.StartProcess(cmd)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, p.Close()) })
@@ -97,24 +97,22 @@ func (s *testBed) killInside(effect, hang string) (owner string) {
 }
 
 // createRan makes the table of effects that took place.
-func (s *testBed) createRan(p *process) {
+func (s *testBed) createRan() {
 	s.Helper()
-	_, err := p.pool.Exec(s.ctx, "create table ran (pid int)")
-	require.NoError(s, err)
+	s.exec("create table ran (pid int)")
 }
 
 // countRan returns the number of effects that took place.
-func (s *testBed) countRan(p *process) (n int) {
+func (s *testBed) countRan() int {
 	s.Helper()
-	require.NoError(s, p.pool.QueryRow(s.ctx, "select count(*) from ran").Scan(&n))
-	return n
+	return s.count("select count(*) from ran")
 }
 
 // Twenty processes attempt one effect: one runs it.
 func TestManyProcessesTryAndOneRuns(t *testing.T) {
 	s := newTestBed(t)
-	a := s.start(t, s.db.URL(), 0)
-	s.createRan(a)
+	a := s.start(s.url, 0)
+	s.createRan()
 	var workers []*fault.Process
 	for range 20 {
 		workers = append(workers, s.startWorker("mail", ""))
@@ -124,7 +122,7 @@ func TestManyProcessesTryAndOneRuns(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, code, w.Output())
 	}
-	require.Equal(t, 1, s.countRan(a))
+	require.Equal(t, 1, s.countRan())
 	r, err := a.Once(s.ctx, "mail", never)
 	require.NoError(t, err)
 	require.NotEmpty(t, r.Value)
@@ -134,7 +132,7 @@ func TestManyProcessesTryAndOneRuns(t *testing.T) {
 func TestKilledInsideIsUnknown(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
-	s.createRan(a)
+	s.createRan()
 	for _, tookPlace := range []bool{true, false} {
 		effect := fmt.Sprint("mail ", tookPlace)
 		owner := s.killInside(effect, hangOnce)
@@ -160,12 +158,12 @@ func TestKilledInsideIsUnknown(t *testing.T) {
 // A process is killed before it commits: nothing happened, and the next one runs the effect without further ado.
 func TestKilledBeforeTheCommit(t *testing.T) {
 	s := newTestBed(t)
-	a := s.start(t, s.db.URL(), 0)
-	s.createRan(a)
+	a := s.start(s.url, 0)
+	s.createRan()
 	s.killInside("payment", hangTx)
 	r, err := a.tx(s.ctx, "payment", a.addRan, nil)
 	require.NoError(t, err)
 	require.True(t, r.Ran)
 	require.Equal(t, 1, r.Attempt)
-	require.Equal(t, 1, s.countRan(a))
+	require.Equal(t, 1, s.countRan())
 }

@@ -207,6 +207,9 @@ func truncateError(err error) string {
 // no such attempt or it was resolved otherwise meanwhile, and ErrValueTooLong if the value is too long.
 // Otherwise it is lifecycle.ErrBadName, once.ErrStopped, ctx's cause, or etcd's error.
 func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
+	if err := state.CheckName("effect", name); err != nil {
+		return err
+	}
 	if len(value) > once.MaxValue {
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), once.ErrValueTooLong)
 	}
