@@ -150,7 +150,7 @@ func TestBeginWithoutItsClaimIsRefused(t *testing.T) {
 	require.Greater(t, c.Token, failed.Token, "the attempt has a claim of its own")
 }
 
-// relayed starts a process whose pool goes through a relay.
+// relayed starts a process whose pool goes through a relay, and sends each statement at once.
 func (s *testBed) relayed() (*process, *fault.Relay) {
 	s.Helper()
 	cfg, err := pgx.ParseConfig(s.url)
@@ -159,7 +159,8 @@ func (s *testBed) relayed() (*process, *fault.Relay) {
 	r, err := fault.NewRelay(address)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, r.Close()) })
-	return s.start(strings.Replace(s.url, address, r.Address(), 1), 0), r
+	url := strings.Replace(s.url, address, r.Address(), 1) + "&pool_max_conns=1&default_query_exec_mode=exec"
+	return s.start(url, 0), r
 }
 
 // hasState waits until an effect's mark has a state, and was written by a process.

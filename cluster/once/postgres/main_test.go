@@ -134,7 +134,10 @@ func (s *testBed) start(url string, deadline time.Duration) *process {
 	session, err := pgsession.Open(s.ctx, pgsession.Config{URL: s.url + "&application_name=" + p.owner,
 		Deadline: deadline, Owner: p.owner})
 	require.NoError(s, err)
-	p.pool, err = pgxpool.New(s.ctx, url)
+	cfg, err := pgxpool.ParseConfig(url)
+	require.NoError(s, err)
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // its answer may be held back
+	p.pool, err = pgxpool.NewWithConfig(s.ctx, cfg)
 	require.NoError(s, err)
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
