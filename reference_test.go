@@ -207,6 +207,9 @@ var withoutExample = []string{
 	"cluster/objects/state/postgres", "cluster/processor/postgres", // PostgreSQL
 	"cluster/elector/redis", // Redis
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
+	"cluster/elector/postgres", "cluster/objects/state/postgres", "cluster/once/postgres", // PostgreSQL
+	"cluster/processor/postgres",
+	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 
 	"cluster/once", "cluster/httpapi", // their handles are those of package cluster

@@ -1,9 +1,10 @@
 // Package once runs effects at most once in the whole cluster. For example, an e-mail is sent or an invoice is
 // booked by one of many processes that all attempt it, or by one process that attempts it repeatedly.
 //
-// Each effect has a name, and a mark in etcd that outlives every process. The mark records that the effect is
-// running, that it is done and with which result, or that it failed and may be run again. Only the first entry in
-// the effect's queue (see package lock) runs it. Every write of the mark has the condition that the writer is
+// Effects of package cluster keeps the effects in etcd, and package cluster/once/postgres in PostgreSQL; both are a
+// [Registry]. Each effect has a name, and a mark in the store that outlives every process. The mark records that the
+// effect is running, that it is done and with which result, or that it failed and may be run again. Only the first entry
+// in the effect's queue (see package lock) runs it. Every write of the mark has the condition that the writer is
 // still first.
 //
 //	running ──(the function returned a result)──► done     the result is remembered
@@ -20,7 +21,8 @@
 //
 // # In a database's transaction
 //
-// A database can record the outcome itself, and can stop an attempt for which no caller waits any more. Each
+// If the marks are in the same database, OnceTx of package cluster/once/postgres does what follows here. Any database can
+// record the outcome itself, and can stop an attempt for which no caller waits any more. Each
 // attempt writes its token in the transaction of the effect:
 //
 //	create table effects (name text, token bigint, took_place bool not null, primary key (name, token));
@@ -45,6 +47,6 @@
 //     effect can run again. A mark with an unknown outcome never expires.
 //   - A function may outlive its context. If it goes on after the session's deadline, it may still cause its
 //     effect after others have seen an unknown outcome. The receiver should refuse it by its token.
-//   - Effects.Look reports only whether the attempt's entry exists in etcd. A running attempt may not be doing
+//   - Look reports only whether the attempt's entry exists in the store. A running attempt may not be doing
 //     anything, and an unknown one may not have ended.
 package once

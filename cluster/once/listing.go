@@ -44,7 +44,7 @@ type Standing struct {
 	Retention time.Duration `json:"retention_ns"`
 }
 
-// Query selects the effects that Effects.List of package cluster returns. The zero value selects all.
+// Query selects the effects that [Registry.List] returns. The zero value selects all.
 type Query struct {
 	// After excludes effects up to this name, in List's order.
 	After string

@@ -202,7 +202,11 @@ func TestAnswersAreLost(t *testing.T) {
 	require.ErrorIs(t, end().err, errRefused)
 	s.hasState("mail", once.Running, a)
 	s.cut(relay)
-	<-inside
+	select {
+	case <-inside:
+	case c := <-ended:
+		require.FailNow(t, "the effect did not begin", "%v", c.err)
+	}
 
 	// The answer to the outcome.
 	relay.Blackhole(fault.FromTarget)
