@@ -34,6 +34,8 @@ var floors = [][]string{
 		"internal/leasequeue", "internal/member", "internal/objects"},
 		"cluster/lock", "cluster/objects/client", "cluster/objects/state/postgres", "cluster/once/postgres", "cluster/pgsession",
 		"cluster/processor", "internal/eventlog", "internal/leasequeue", "internal/member", "internal/objects"},
+		"cluster/lock", "cluster/objects/client", "cluster/objects/state/postgres", "cluster/once/postgres",
+		"cluster/pgsession", "cluster/processor", "internal/eventlog", "internal/leasequeue", "internal/member", "internal/objects"},
 	{"cluster"},
 	{"cluster/httpapi", "cluster/leaderonly", "cluster/objects/tracing", "embedetcd"},
 	{"cmd/goversed"},

@@ -3,9 +3,9 @@
 //
 // Effects of package cluster keeps the effects in etcd, and package cluster/once/postgres in PostgreSQL; both are a
 // [Registry]. Each effect has a name, and a mark in the store that outlives every process. The mark records that the
-// effect is running, that it is done and with which result, or that it failed and may be run again. Only the first entry
-// in the effect's queue (see package lock) runs it. Every write of the mark has the condition that the writer is
-// still first.
+// effect is running, that it is done and with which result, or that it failed and may be run again. Only the first
+// entry in the effect's queue (see package lock) runs it. Every write of the mark has the condition that the writer
+// is still first.
 //
 //	running ──(the function returned a result)──► done     the result is remembered
 //	   │ └────(it returned an error)────────────► failed   the next call runs it again
@@ -21,9 +21,9 @@
 //
 // # In a database's transaction
 //
-// If the marks are in the same database, OnceTx of package cluster/once/postgres does what follows here. Any database can
-// record the outcome itself, and can stop an attempt for which no caller waits any more. Each
-// attempt writes its token in the transaction of the effect:
+// If the marks are in the same database, OnceTx of package cluster/once/postgres does what follows here. Any database
+// can record the outcome itself, and can stop an attempt for which no caller waits any more. Each attempt writes its
+// token in the transaction of the effect:
 //
 //	create table effects (name text, token bigint, took_place bool not null, primary key (name, token));
 //

@@ -6,7 +6,8 @@
 //
 // # What is not promised
 //
-// The suite does not test faults of the store that keeps the marks, nor the retention. Each implementation tests its own.
+// The suite does not test faults of the store that keeps the marks, nor the retention. Each implementation tests its
+// own.
 //
 // Experimental: the API of this package may change in any minor release.
 package oncetest
@@ -25,8 +26,8 @@ import (
 
 const patience = time.Minute
 
-// Run checks the registries that open returns: two views of the same effects, as of two processes. They may be the same,
-// and may be returned again for each check: the checks use different names.
+// Run checks the registries that open returns: two views of the same effects, as of two processes. They may be the
+// same, and may be returned again for each check: the checks use different names.
 func Run(t *testing.T, open func(t *testing.T) (a, b once.Registry)) {
 	for _, test := range []struct {
 		name string

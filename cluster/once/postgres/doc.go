@@ -1,5 +1,5 @@
 // Package postgres keeps the effects of package once in PostgreSQL, for programs that have a database and no etcd. An
-// effect runs at most once among all processes whose sessions (package pgsession) have the same schema.
+// effect runs at most once among all processes with sessions (package pgsession) in the same schema.
 //
 //	effects, err := postgres.New(session, postgres.Config{DB: pool})
 //	err = effects.CreateTable(ctx)
@@ -8,9 +8,9 @@
 //		return send(ctx) // outside of the database
 //	})
 //
-// An effect has a mark, which is a row, and while an attempt runs, a claim of its session. Before the function runs, the
-// mark says so; afterwards it has the outcome. Both writes commit only while the claim stands. A caller that gets the claim
-// and finds a running mark knows that the attempt ended without recording its outcome.
+// An effect has a mark, which is a row, and while an attempt runs, a claim of its session. Before the function runs,
+// the mark says so; afterwards it has the outcome. Both writes commit only while the claim stands. A caller that gets
+// the claim and finds a running mark knows that the attempt ended without recording its outcome.
 //
 //	            claim granted              the function returned
 //	(no mark) ────────────────► running ──────────────────────────► done     the result is remembered
@@ -22,8 +22,8 @@
 //
 // # In the caller's own transaction
 //
-// An effect that consists of writes to the same database needs no claim and is never unknown: [Effects.OnceTx] makes the
-// mark part of the caller's transaction. The effect and its mark are committed together or not at all.
+// An effect that consists of writes to the same database needs no claim and is never unknown: [Effects.OnceTx] makes
+// the mark part of the caller's transaction. The effect and its mark are committed together or not at all.
 //
 //	tx, err := pool.Begin(ctx)
 //	defer tx.Rollback(ctx)
@@ -34,16 +34,17 @@
 //	...
 //	err = tx.Commit(ctx)
 //
-// The row is the lock: a second transaction waits until the first one has ended, and then finds its result, or runs the
-// effect if it was rolled back. Once waits for it too.
+// The row is the lock: a second transaction waits until the first one has ended, and then finds its result, or runs
+// the effect if it was rolled back. Once waits for it too.
 //
 // # What is not promised
 //
 //   - What packages once and pgsession do not promise. At most once holds only within the retention.
-//   - An effect outside of the database may go on after its context has ended. The receiver should refuse it by its token.
+//   - An effect outside of the database may go on after its context has ended. The receiver should refuse it by its
+//     token.
 //   - Expired marks are deleted by later calls, some at a time. Without calls they stay, although no call finds them.
-//   - Tokens are not CreateRevisions of etcd's: effects that move from etcd to PostgreSQL begin with other tokens, and
-//     without their marks.
+//   - Tokens are not CreateRevisions of etcd's: effects that move from etcd to PostgreSQL begin with other tokens,
+//     and without their marks.
 //
 // Experimental: the API of this package may change in any minor release.
 package postgres

@@ -13,24 +13,19 @@ import (
 )
 
 // A process opens one session, and its effects use the pool that the program has.
-func Example() {
-	open := func(ctx context.Context, url string) (*pgsession.Session, *postgres.Effects, error) {
-		session, err := pgsession.Open(ctx, pgsession.Config{URL: url})
-		if err != nil {
-			return nil, nil, err
-		}
-		pool, err := pgxpool.New(ctx, url)
-		if err != nil {
-			return nil, nil, err
-		}
-		effects, err := postgres.New(session, postgres.Config{DB: pool})
-		if err != nil {
-			return nil, nil, err
-		}
-		return session, effects, effects.CreateTable(ctx)
+func openEffects(ctx context.Context, url string, pool *pgxpool.Pool) (*pgsession.Session, *postgres.Effects, error) {
+	session, err := pgsession.Open(ctx, pgsession.Config{URL: url})
+	if err != nil {
+		return nil, nil, err
 	}
-	_ = open
+	effects, err := postgres.New(session, postgres.Config{DB: pool})
+	if err != nil {
+		return nil, nil, err
+	}
+	return session, effects, effects.CreateTable(ctx)
 }
+
+func Example() { _ = openEffects }
 
 // A mail is sent once, whichever processes send it. If a process dies in the middle, the outcome is found at the mail
 // server and recorded.
@@ -48,16 +43,15 @@ func ExampleEffects_Once() {
 	_ = send
 }
 
-// A payment is booked in the transaction that records it, so its outcome is never unknown.
-func ExampleEffects_OnceTx() {
-	pay := func(ctx context.Context, pool *pgxpool.Pool, effects *postgres.Effects, payment string, amount int) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := effects.OnceTx(ctx, tx, "payment/"+payment, func(ctx context.Context, tx pgx.Tx) ([]byte, error) {
-				_, err := tx.Exec(ctx, "update accounts set paid = paid + $1", amount)
-				return nil, err
-			})
-			return err
+func pay(ctx context.Context, pool *pgxpool.Pool, effects *postgres.Effects, payment string, amount int) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := effects.OnceTx(ctx, tx, "payment/"+payment, func(ctx context.Context, tx pgx.Tx) ([]byte, error) {
+			_, err := tx.Exec(ctx, "update accounts set paid = paid + $1", amount)
+			return nil, err
 		})
-	}
-	_ = pay
+		return err
+	})
 }
+
+// A payment is booked in the transaction that records it, so its outcome is never unknown.
+func ExampleEffects_OnceTx() { _ = pay }

@@ -89,8 +89,8 @@ func (s *testBed) endSession(p *process) {
 // long is the deadline of a session whose heartbeats are minutes apart.
 const long = time.Hour
 
-// A process that does not know yet that it has lost its claim cannot record its outcome any more: others have seen that it
-// is unknown.
+// A process that does not know yet that it has lost its claim cannot record its outcome any more: others have seen
+// that it is unknown.
 func TestOutcomeWithoutItsClaimIsRefused(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.start(s.url, long), s.start(s.url, 0)
@@ -248,8 +248,8 @@ func (s *testBed) waiting(tx pgx.Tx) bool {
 	return n == 1
 }
 
-// A caller that gives up while its first write is in flight takes it back, whether it has arrived or arrives later: the
-// effect did not begin, and all later callers know that.
+// A caller that gives up while its first write is in flight takes it back, whether it has arrived or arrives later:
+// the effect did not begin, and all later callers know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
 	s := newTestBed(t)
 	a, relay := s.relayed()

@@ -30,8 +30,8 @@ type rowsQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// List implements [once.Registry], in one statement. Names are in the order of their bytes, where bytes that are not UTF-8,
-// NUL and % count as %.
+// List implements [once.Registry], in one statement. Names are in the order of their bytes, where bytes that are not
+// UTF-8, NUL and % count as %.
 func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing, more bool, err error) {
 	sql, limit := e.sql.list, (*int)(nil)
 	if q.Unknown {

@@ -83,9 +83,9 @@ func unknownError(m once.Standing, err error) error {
 	return &once.UnknownError{Name: m.Name, Attempt: m.Attempt, Token: m.Token, By: m.By, Err: err}
 }
 
-// writeConfirmed executes a statement of a mark, which a claim guards, until it is answered, PostgreSQL refuses it for
-// good, or ctx ends. wrote reports whether it wrote something, and is false if an earlier execution did whose answer was
-// lost. attempt is the attempt's number in what it wrote.
+// writeConfirmed executes a statement of a mark, which a claim guards, until it is answered, PostgreSQL refuses it
+// for good, or ctx ends. wrote reports whether it wrote something, and is false if an earlier execution did and
+// the answer was lost. attempt is the attempt's number in what it wrote.
 func (e *Effects) writeConfirmed(ctx context.Context, c *claims.Claim, name, sql string,
 	args ...any) (attempt int, wrote bool, err error) {
 	sql, args = fenced(c, sql, append([]any{claims.EscapeName(name)}, args...)...)
@@ -131,8 +131,8 @@ func errorText(err error) string {
 	return text
 }
 
-// Every expireEvery-th outcome that a process records deletes up to expireBatch expired marks, and so does the first. That
-// is more than are added in the meantime.
+// Every expireEvery-th outcome that a process records deletes up to expireBatch expired marks, and so does the first.
+// That is more than are added in the meantime.
 const (
 	expireEvery = 16
 	expireBatch = 64

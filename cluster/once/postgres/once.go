@@ -15,8 +15,8 @@ import (
 const prefix = "once/"
 
 // errClaimGone reports that PostgreSQL does not have the claim under which an attempt was to begin.
-var errClaimGone = errors.New("the session's claim is not in the database of Config.DB: give it the database that has " +
-	"the session")
+var errClaimGone = errors.New("the session's claim is not in the database of Config.DB: give it the database that " +
+	"has the session")
 
 // maxGone limits the claims that one call finds gone although its session is valid, as after an out-of-band deletion.
 const maxGone = 3
@@ -55,7 +55,8 @@ func errNilFunction(name string) error {
 	return fmt.Errorf("effect %q: the function is nil; give it the one that has the effect", name)
 }
 
-// runAttempt runs an attempt with a claim, and releases it. again reports that the claim was lost before anything began.
+// runAttempt runs an attempt with a claim, and releases it. again reports that the claim was lost before anything
+// began.
 func (e *Effects) runAttempt(ctx context.Context, c *claims.Claim, name string,
 	fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
 	defer e.releaseClaim(ctx, c)
@@ -81,7 +82,8 @@ func (e *Effects) runAttempt(ctx context.Context, c *claims.Claim, name string,
 }
 
 // beginAttempt writes that an attempt begins. If it could not, began is false and m is the mark that stands.
-func (e *Effects) beginAttempt(ctx context.Context, c *claims.Claim, name string) (m once.Standing, began bool, err error) {
+func (e *Effects) beginAttempt(ctx context.Context, c *claims.Claim, name string) (m once.Standing, began bool,
+	err error) {
 	attempt, began, err := e.writeConfirmed(ctx, c, name, e.sql.begin, once.Running, c.Token(), e.owner,
 		e.cfg.Retention, "")
 	if err != nil {
@@ -116,8 +118,8 @@ func (e *Effects) recordNotBegun(c *claims.Claim, name string, why error) error 
 	return err
 }
 
-// recordOutcome records the outcome of an attempt. It retries while the session stands; if the claim is gone, the fence
-// refuses.
+// recordOutcome records the outcome of an attempt. It retries while the session stands; if the claim is gone, the
+// fence refuses.
 func (e *Effects) recordOutcome(c *claims.Claim, m once.Standing, value []byte, failure error) (once.Result, error) {
 	switch {
 	case failure != nil:
@@ -144,14 +146,15 @@ func (e *Effects) recordOutcome(c *claims.Claim, m once.Standing, value []byte, 
 // errOutcomeRefused reports that the mark is not that of the attempt any more, or the claim is gone.
 var errOutcomeRefused = errors.New("the claim on the effect was lost, or its mark was changed out of band")
 
-// storeOutcome stores an outcome in the mark of a running attempt. Its error matches errOutcomeRefused if there is no such
-// mark, or the claim is gone.
+// storeOutcome stores an outcome in the mark of a running attempt. Its error matches errOutcomeRefused if there is no
+// such mark, or the claim is gone.
 func (e *Effects) storeOutcome(ctx context.Context, c *claims.Claim, m once.Standing) error {
 	value := m.Value
 	if value == nil {
 		value = []byte{}
 	}
-	_, wrote, err := e.writeConfirmed(ctx, c, m.Name, e.sql.record, m.Token, m.State, value, m.Dropped, m.Error, m.Resolved)
+	_, wrote, err := e.writeConfirmed(ctx, c, m.Name, e.sql.record, m.Token, m.State, value, m.Dropped, m.Error,
+		m.Resolved)
 	if err != nil || wrote {
 		return err
 	}

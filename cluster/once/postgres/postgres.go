@@ -27,8 +27,8 @@ var (
 	ErrRunning = errors.New("another caller runs the effect outside of a transaction: roll back, and try again later")
 )
 
-// DB is the part of pgx that the effects use: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx closes it
-// when a context ends during a statement.
+// DB is the part of pgx that the effects use: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx
+// closes it when a context ends during a statement.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -40,10 +40,11 @@ const minRetention = time.Minute
 
 // Config configures [Effects]. DB is required.
 type Config struct {
-	// DB leads to the database of the session. It is never closed. No connection of a pool is in use while an effect runs.
+	// DB leads to the database of the session. It is never closed. No connection of a pool is in use while an effect
+	// runs.
 	DB DB
-	// Retention is the time for which the outcome of an effect is remembered, by the database's clock: a minute or more.
-	// A mark takes some 200 bytes beside the result of the effect. Default once.DefaultRetention.
+	// Retention is the time for which the outcome of an effect is remembered, by the database's clock: a minute or
+	// more. A mark takes some 200 bytes beside the result of the effect. Default once.DefaultRetention.
 	Retention time.Duration
 	// Logger gets one line when the database cannot be reached or refuses writes, and one when it is back.
 	// Default: none.
@@ -81,8 +82,8 @@ type Effects struct {
 
 var _ once.Registry = (*Effects)(nil)
 
-// New returns the effects of a session, or an error that matches [ErrBadConfig]. It sends no request; the table of marks is
-// made by [Effects.CreateTable]. Effects of sessions with the same schema exclude each other.
+// New returns the effects of a session, or an error that matches [ErrBadConfig]. It sends no request; the table of
+// marks is made by [Effects.CreateTable]. Effects of sessions with the same schema exclude each other.
 func New(session *pgsession.Session, cfg Config) (*Effects, error) {
 	if session == nil {
 		return nil, fmt.Errorf("%w: the session is nil; open one with pgsession.Open", ErrBadConfig)

@@ -35,9 +35,10 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 	}
 }
 
-// tryResolve carries out Resolve with a claim, and releases it. again reports that the claim was lost. written reports
-// that the outcome was written under an earlier one, and the answer perhaps lost.
-func (e *Effects) tryResolve(ctx context.Context, c *claims.Claim, m once.Standing, written *bool) (again bool, err error) {
+// tryResolve carries out Resolve with a claim, and releases it. again reports that the claim was lost. written
+// reports that the outcome was written under an earlier one, and the answer perhaps lost.
+func (e *Effects) tryResolve(ctx context.Context, c *claims.Claim, m once.Standing, written *bool) (again bool,
+	err error) {
 	defer e.releaseClaim(ctx, c)
 	now, err := e.readMark(ctx, m.Name)
 	switch {

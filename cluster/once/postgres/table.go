@@ -35,8 +35,8 @@ CREATE INDEX IF NOT EXISTS effect_running ON {{schema}}.effect (name) WHERE stat
 // once, IF NOT EXISTS or not.
 const tableLock = 0x6f6e6365 // "once"
 
-// SchemaSQL returns the statements that make the table in a session's schema, "" for the default one. A user who may not
-// create tables there has them run by one who may, after those of pgsession.SchemaSQL.
+// SchemaSQL returns the statements that make the table in a session's schema, "" for the default one. A user that
+// may not create tables there has them run by another one, after those of pgsession.SchemaSQL.
 func SchemaSQL(schema string) string { return in(cmp.Or(schema, claims.DefaultSchema), createTable) }
 
 // in puts the name of the schema into statements.
@@ -44,13 +44,13 @@ func in(schema, sql string) string {
 	return strings.ReplaceAll(sql, "{{schema}}", pgx.Identifier{schema}.Sanitize())
 }
 
-// CreateTable makes the table of marks in the session's schema, unless it is there. Any number of processes may call it at
-// once and repeatedly. It blocks until PostgreSQL has answered or ctx ends.
+// CreateTable makes the table of marks in the session's schema, unless it is there. Any number of processes may call
+// it at once and repeatedly. It blocks until PostgreSQL has answered or ctx ends.
 func (e *Effects) CreateTable(ctx context.Context) error {
 	var found bool
 	err := e.db.QueryRow(ctx, e.sql.exists).Scan(&found)
 	if err == nil && found {
-		return nil // a user who may not create tables is not refused
+		return nil // a user that may not create tables is not refused
 	}
 	err = e.db.Write(ctx, func(q pg.Querier) error { // one query string is one transaction
 		_, err := q.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n", tableLock)+SchemaSQL(e.schema),
@@ -83,8 +83,9 @@ func statementsFor(schema string) statements {
 	return statements{
 		exists: `SELECT to_regclass('` + strings.ReplaceAll(in(schema, "{{schema}}.effect"), "'", "''") + `') IS NOT NULL`,
 		read:   in(schema, `SELECT `+columns+`, `+held+` FROM {{schema}}.effect m WHERE m.name = $1 AND `+remembered),
-		// Writes that an attempt begins, or (state failed) that it did not. The token shows whether its own mark stands: one
-		// that says that it did not begin is never replaced by one that says that it did, however late that one arrives.
+		// Writes that an attempt begins, or (state failed) that it did not. The token shows whether its own mark
+		// stands: one that says that it did not begin is never replaced by one that says that it did, however late
+		// that one arrives.
 		begin: in(schema, `INSERT INTO {{schema}}.effect AS m
 	(name, state, attempt, token, owner, at, retention, error, expires)
 SELECT $3::text, $4::text, 1, $5::bigint, $6::text, clock_timestamp(), $7::interval, $8::text,
@@ -109,8 +110,8 @@ ON CONFLICT (name) DO UPDATE SET state = excluded.state, attempt = `+nextAttempt
 	error = '', resolved = '', retention = excluded.retention, expires = excluded.expires
 WHERE m.state = 'failed' OR m.expires <= clock_timestamp()
 RETURNING m.attempt, m.token`),
-		recordTx: in(schema, `UPDATE {{schema}}.effect m SET value = $2::bytea, dropped = $3::integer, at = clock_timestamp(),
-	expires = clock_timestamp() + m.retention WHERE m.name = $1::text`),
+		recordTx: in(schema, `UPDATE {{schema}}.effect m SET value = $2::bytea, dropped = $3::integer,
+	at = clock_timestamp(), expires = clock_timestamp() + m.retention WHERE m.name = $1::text`),
 		deleteExpired: in(schema, fmt.Sprintf(`WITH expired AS (SELECT name FROM {{schema}}.effect WHERE expires <= now()
 	ORDER BY expires LIMIT %d FOR UPDATE SKIP LOCKED)
 DELETE FROM {{schema}}.effect m USING expired WHERE m.name = expired.name`, expireBatch)),
@@ -121,8 +122,8 @@ DELETE FROM {{schema}}.effect m USING expired WHERE m.name = expired.name`, expi
 	}
 }
 
-// fenced returns a statement that takes effect only while a claim stands: no other claim on its name is granted before the
-// statement's transaction has ended.
+// fenced returns a statement that takes effect only while a claim stands: no other claim on its name is granted
+// before the statement's transaction has ended.
 func fenced(c *claims.Claim, sql string, args ...any) (string, []any) {
 	fence, of := c.Fence()
 	return "WITH fence AS (" + fence + ")\n" + sql, append(of, args...)

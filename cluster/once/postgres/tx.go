@@ -16,28 +16,28 @@ import (
 // rollbackTimeout limits the return to a savepoint, because its caller may be gone.
 const rollbackTimeout = 2 * time.Second
 
-// OnceTx runs fn as a part of the caller's transaction, unless the effect of that name already took place. In that case it
-// returns the value that fn returned then, and Ran is false. fn's writes through its tx and the effect's mark are committed
-// together or not at all, so the outcome is never unknown. If the answer to the commit is lost, call OnceTx again in
-// another transaction: it finds out.
+// OnceTx runs fn as a part of the caller's transaction, unless the effect of that name already took place. In that
+// case it returns the value that fn returned then, and Ran is false. fn's writes through its tx and the effect's mark
+// are committed together or not at all, so the outcome is never unknown. If the answer to the commit is lost, call
+// OnceTx again in another transaction: it finds out.
 //
-// tx must be in the database and on the server that has the session. fn runs within a savepoint, and must neither commit
-// nor roll back. If fn fails, its writes are undone and its error is returned as it is; the transaction may go on. No mark
-// is left then, and none if the transaction is rolled back: the next call runs fn.
+// tx must be in the database and on the server that has the session. fn runs within a savepoint, and must neither
+// commit nor roll back. If fn fails, its writes are undone and its error is returned as it is; the transaction may go
+// on. No mark is left then, and none if the transaction is rolled back: the next call runs fn.
 //
-// OnceTx waits while another transaction runs the same effect, until that one has ended; two transactions that wait for
-// each other are a deadlock (40P01), of which PostgreSQL fails one. So call OnceTx for several effects in the order of
-// their names. It does not wait for an attempt by Once, which may take long: the error is [ErrRunning] while one runs, and
-// a once.UnknownError if one did not record its outcome. Then roll back.
+// OnceTx waits while another transaction runs the same effect, until that one has ended; two transactions that wait
+// for each other are a deadlock (40P01), of which PostgreSQL fails one. So call OnceTx for several effects in the
+// order of their names. It does not wait for an attempt by Once, which may take long: the error is [ErrRunning] while
+// one runs, and a once.UnknownError if one did not record its outcome. Then roll back.
 //
 // With isolation level read committed, the caller that waited finds the result. With repeatable read or serializable,
 // PostgreSQL fails it (40001) if the other transaction was committed after this one's first statement; run the whole
 // transaction again, as with each failure of serialization.
 //
-// Other errors are an error if fn is nil, once.ErrBadName, once.ErrValueTooLong with the result if the value is too long
-// to be stored (the effect takes place if the transaction is committed), and PostgreSQL's, after which the transaction
-// must be rolled back. OnceTx needs neither a valid session nor Config.DB. It uses tx, so only one goroutine at a time may
-// call it with tx.
+// Other errors are an error if fn is nil, once.ErrBadName, once.ErrValueTooLong with the result if the value is too
+// long to be stored (the effect takes place if the transaction is committed), and PostgreSQL's, after which the
+// transaction must be rolled back. OnceTx needs neither a valid session nor Config.DB. It uses tx, so only one
+// goroutine at a time may call it with tx.
 func (e *Effects) OnceTx(ctx context.Context, tx pgx.Tx, name string,
 	fn func(ctx context.Context, tx pgx.Tx) ([]byte, error)) (once.Result, error) {
 	switch err := state.CheckName("effect", name); {

@@ -28,7 +28,8 @@ func (p *process) addRan(ctx context.Context, tx pgx.Tx) ([]byte, error) {
 }
 
 // tx runs an effect in a transaction, and then does more in it. An error rolls the transaction back.
-func (p *process) tx(ctx context.Context, name string, fn effectTx, more func(pgx.Tx) error) (r once.Result, err error) {
+func (p *process) tx(ctx context.Context, name string, fn effectTx,
+	more func(pgx.Tx) error) (r once.Result, err error) {
 	return p.txWith(ctx, pgx.TxOptions{}, name, fn, more)
 }
 
@@ -84,7 +85,8 @@ func TestTxCommitted(t *testing.T) {
 		At: found.At, Value: []byte("paid"), Retention: once.DefaultRetention}, found)
 }
 
-// What is rolled back did not take place: by the caller, by a panic, or, back to the savepoint, by the effect's error.
+// What is rolled back did not take place: by the caller, by a panic, or, back to the savepoint, by the effect's
+// error.
 func TestTxRolledBack(t *testing.T) {
 	s := newTestBed(t)
 	a, b := s.two()
