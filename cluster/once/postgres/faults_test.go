@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/once/postgres"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 // call is what a call of Once returns.
@@ -283,6 +284,22 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 		require.NoError(t, err, name)
 		require.True(t, r.Ran)
 	}
+}
+
+// The server crashes while the effect runs, and commits of the pool's connections need not be durable. The mark is
+// not lost: the effect does not run again.
+func TestServerCrashesInside(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	s := newTestBedAt(t, db.URL())
+	s.exec("alter system set wal_writer_delay = '10s'")
+	s.exec("select pg_reload_conf()")
+	a := s.start(s.url+"&synchronous_commit=off", long) // no heartbeat makes it durable
+	_, err := a.Once(s.ctx, "mail", func(context.Context, int64) ([]byte, error) {
+		return nil, db.RestartImmediately()
+	})
+	requireUnknown(t, err, a.owner)
+	s = newTestBedAt(t, db.URL())
+	require.Equal(t, 1, s.count("select count(*) from goverse.effect where name = 'mail' and state = 'running'"))
 }
 
 // A pool that leads to another database than the session is noticed, and so is a missing table.

@@ -89,7 +89,8 @@ func statementsFor(schema string) statements {
 		begin: in(schema, `INSERT INTO {{schema}}.effect AS m
 	(name, state, attempt, token, owner, at, retention, error, expires)
 SELECT $3::text, $4::text, 1, $5::bigint, $6::text, clock_timestamp(), $7::interval, $8::text,
-	CASE $4::text WHEN 'failed' THEN clock_timestamp() + $7::interval END FROM fence
+	CASE $4::text WHEN 'failed' THEN clock_timestamp() + $7::interval END
+FROM fence, durable WHERE durable.setting <> ''
 ON CONFLICT (name) DO UPDATE SET state = excluded.state,
 	attempt = CASE WHEN m.token = excluded.token THEN m.attempt ELSE `+nextAttempt+` END,
 	token = excluded.token, owner = excluded.owner, at = excluded.at, value = '', dropped = 0, error = excluded.error,
@@ -100,7 +101,8 @@ RETURNING m.attempt`),
 		// Writes the outcome of an attempt.
 		record: in(schema, `UPDATE {{schema}}.effect m SET state = $5::text, value = $6::bytea, dropped = $7::integer,
 	error = $8::text, resolved = $9::text, at = clock_timestamp(), expires = clock_timestamp() + m.retention
-FROM fence WHERE m.name = $3::text AND m.state = 'running' AND m.token = $4::bigint RETURNING m.attempt`),
+FROM fence, durable WHERE durable.setting <> '' AND m.name = $3::text AND m.state = 'running' AND m.token = $4::bigint
+RETURNING m.attempt`),
 		// The same in a user's transaction: other transactions see the mark when that one has been committed.
 		beginTx: in(schema, `INSERT INTO {{schema}}.effect AS m (name, state, attempt, token, owner, at, retention, expires)
 VALUES ($1::text, 'done', 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $2::text, clock_timestamp(),
@@ -122,9 +124,15 @@ DELETE FROM {{schema}}.effect m USING expired WHERE m.name = expired.name`, expi
 	}
 }
 
+// durable makes a statement's commit durable, whatever synchronous_commit the connection has: if a crash of the
+// server lost a mark, the effect would run again.
+const durable = `durable AS (SELECT set_config('synchronous_commit',
+	CASE WHEN v IN ('off', 'local') THEN 'on' ELSE v END, true) setting FROM current_setting('synchronous_commit') v)
+`
+
 // fenced returns a statement that takes effect only while a claim stands: no other claim on its name is granted
 // before the statement's transaction has ended.
 func fenced(c *claims.Claim, sql string, args ...any) (string, []any) {
 	fence, of := c.Fence()
-	return "WITH fence AS (" + fence + ")\n" + sql, append(of, args...)
+	return "WITH fence AS (" + fence + "),\n" + durable + sql, append(of, args...)
 }
