@@ -42,6 +42,7 @@
 //   - What packages once and pgsession do not promise. At most once holds only within the retention.
 //   - An effect outside of the database may go on after its context has ended. The receiver should refuse it by its
 //     token.
+//   - A session that is closed while an attempt runs leaves the outcome unknown. Let the calls return first.
 //   - Expired marks are deleted by later calls, some at a time. Without calls they stay, although no call finds them.
 //   - Tokens are not CreateRevisions of etcd's: effects that move from etcd to PostgreSQL begin with other tokens,
 //     and without their marks.
