@@ -204,11 +204,8 @@ func TestPublicPackagesAreDocumented(t *testing.T) {
 // package whose examples use them.
 var withoutExample = []string{
 	"cluster/elector/postgres", "cluster/leaderelection/postgres", "cluster/lock/postgres", "cluster/pgsession",
-	"cluster/objects/state/postgres", "cluster/processor/postgres", // PostgreSQL
+	"cluster/objects/state/postgres", "cluster/once/postgres", "cluster/processor/postgres", // PostgreSQL
 	"cluster/elector/redis", // Redis
-	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
-	"cluster/elector/postgres", "cluster/objects/state/postgres", "cluster/once/postgres", // PostgreSQL
-	"cluster/processor/postgres",
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 

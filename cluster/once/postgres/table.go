@@ -133,6 +133,6 @@ const durable = `durable AS (SELECT set_config('synchronous_commit',
 // fenced returns a statement that takes effect only while a claim stands: no other claim on its name is granted
 // before the statement's transaction has ended.
 func fenced(c *claims.Claim, sql string, args ...any) (string, []any) {
-	fence, of := c.Fence()
+	fence, of := c.FenceSQL()
 	return "WITH fence AS (" + fence + "),\n" + durable + sql, append(of, args...)
 }
