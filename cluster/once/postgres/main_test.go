@@ -184,7 +184,7 @@ func TestConformsWithStricterIsolation(t *testing.T) {
 // The pool may go to a pooler of transactions, although the session may not.
 func TestConformsWithAPoolerOfTransactions(t *testing.T) {
 	db := pgserver.StartForTest(t) // the pooler serves the database postgres only
-	url := db.PooledForTest(t) + "&default_query_exec_mode=exec"
+	url := db.PooledForTest(t, "transaction") + "&default_query_exec_mode=exec"
 	s := newTestBedAt(t, db.URL())
 	a, b := s.start(url, 0), s.start(url, 0)
 	oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, b })
