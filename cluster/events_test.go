@@ -269,6 +269,6 @@ func TestRecordEndsWithTheNode(t *testing.T) {
 	n.Faults().CutOff()
 	recorded := make(chan error, 1)
 	go func() { recorded <- n.Cluster().Events().Record(context.Background(), "app_x", nil) }()
-	n.Stop()
+	_ = n.StopContext(etcdtest.Context(t)) // etcd does not confirm it
 	require.ErrorIs(t, <-recorded, cluster.ErrStopped)
 }

@@ -147,12 +147,14 @@ func (d database) connectionPolls(t *testing.T) {
 	defer func() { require.NoError(t, conn.Close(context.Background())) }()
 	one, err := postgres.New(postgres.Config{DB: conn, Name: "polled"})
 	require.NoError(t, err)
-	b := d.stand(t, one, "b")
+	// A request that is given up closes the only connection, so each has much time.
+	patiently := func(cfg *elector.Config) { cfg.LeaseDuration = 5 * time.Minute }
+	b := d.stand(t, one, "b", patiently)
 	d.led(t, b)
 	other, err := postgres.New(postgres.Config{DB: d.pool(t, ""), Name: "polled"})
 	require.NoError(t, err)
 	d.listening(t, 0)
-	c := d.stand(t, other, "c")
+	c := d.stand(t, other, "c", patiently)
 	d.follows(t, c, "b")
 	require.NoError(t, b.stop())
 	d.led(t, c)
