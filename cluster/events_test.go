@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault/etcdfault"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
 	"github.com/goverse/goverse/internal/test/pace"
@@ -266,9 +267,10 @@ func TestRecordEndsWithTheNode(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
 	n := c.Node(0)
-	n.Faults().CutOff()
+	held := n.Faults().HoldNext(etcdfault.OpTxn, etcdfault.Putting(clustertest.Prefix+"/events/app_x"))
 	recorded := make(chan error, 1)
 	go func() { recorded <- n.Cluster().Events().Record(context.Background(), "app_x", nil) }()
-	_ = n.StopContext(etcdtest.Context(t)) // etcd does not confirm it
+	<-held.Caught()
+	n.Stop()
 	require.ErrorIs(t, <-recorded, cluster.ErrStopped)
 }

@@ -4,6 +4,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -68,10 +69,13 @@ func TestHolderIsLost(t *testing.T) {
 			require.False(t, held.Valid())
 			require.Greater(t, c.Token(), held.Token())
 			t.Logf("granted to the next after %v", at.Sub(began).Round(time.Millisecond))
-			require.ErrorIs(t, held.EndCause(), session.ErrLost)
+			why := held.EndCause()
+			if !test.out || !errors.Is(why, ErrClaimLost) { // its row may be missed before the session's
+				require.ErrorIs(t, why, session.ErrLost)
+			}
 			lost, err := held.Release(patient(t))
 			require.NoError(t, err)
-			require.ErrorIs(t, lost, session.ErrLost)
+			require.ErrorIs(t, lost, why)
 			require.NoError(t, r.Heal())
 			again := holder.startWaiter(t, db, Spec{Name: t.Name()})
 			release(t, c)
