@@ -96,10 +96,18 @@ func (k *Keeper) Acquire(ctx context.Context, spec Spec) (*Claim, error) {
 		case err == nil: // the session has ended meanwhile, or stood still
 			s.endCause()
 			s.release(c, ErrReleased)
+		case errors.Is(err, ErrClaimLost): // it was deleted before it could be used
 		case !errors.Is(err, session.ErrLost):
 			return nil, err
 		}
-		<-s.finished
+		if s.ctx.Err() == nil {
+			continue
+		}
+		select {
+		case <-s.finished:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 

@@ -22,8 +22,10 @@ const maxBatch = 256
 
 // request is a request to the server: a claim, or its release.
 type request struct {
-	claim *Claim
-	kind  string
+	claim    *Claim
+	kind     string
+	unsure   bool // the server may have carried it out: an answer was lost
+	failures int
 }
 
 // The kinds of requests, and their outcomes; see apply in schema.sql.
@@ -53,7 +55,7 @@ func (s *Session) queueLocked(c *Claim) {
 	case c.spec.Try:
 		kind = kindTry
 	}
-	s.queue = append(s.queue, &request{c, kind})
+	s.queue = append(s.queue, &request{claim: c, kind: kind})
 	s.requests.Send()
 }
 
@@ -61,13 +63,26 @@ func (s *Session) queueLocked(c *Claim) {
 func (s *Session) takeBatch() []*request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.queue), maxBatch)
-	batch := slices.Clone(s.queue[:n])
-	if s.queue = s.queue[n:]; len(s.queue) == 0 {
-		s.queue = nil
-	} else {
-		s.requests.Send()
+	now := time.Now()
+	for name, until := range s.locked {
+		if now.After(until) {
+			delete(s.locked, name)
+		}
 	}
+	var batch, rest []*request
+	for i, r := range s.queue {
+		if len(batch) == maxBatch {
+			rest = append(rest, s.queue[i:]...)
+			s.requests.Send()
+			break
+		}
+		if _, locked := s.locked[r.claim.name]; locked {
+			rest = append(rest, r)
+		} else {
+			batch = append(batch, r)
+		}
+	}
+	s.queue = rest
 	slices.SortStableFunc(batch, func(a, b *request) int { return strings.Compare(a.claim.name, b.claim.name) })
 	return batch
 }
@@ -85,13 +100,67 @@ func (s *Session) sendRequests(conn *connection) {
 		if len(batch) == 0 {
 			continue
 		}
-		outcomes, err := s.sendBatch(&conn, batch)
-		if err != nil {
-			s.failBatch(batch, err)
-			continue
-		}
-		s.recordOutcomes(batch, outcomes)
+		s.deliver(&conn, batch)
 	}
+}
+
+// deliver sends a batch and records the answers. If the server refuses the batch, each request is sent alone: one of
+// them may be the reason.
+func (s *Session) deliver(conn **connection, batch []*request) {
+	outcomes, err := s.sendBatch(conn, batch)
+	switch {
+	case s.ctx.Err() != nil:
+		return // endClaims ends all
+	case err == nil:
+		s.recordOutcomes(batch, outcomes)
+		return
+	case len(batch) == 1 && pg.CodeOf(err) == codeLockTimeout:
+		s.leaveAlone(batch)
+		return
+	case len(batch) == 1:
+		s.fail(batch[0], err)
+		return
+	}
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && batch[n].claim.name == batch[0].claim.name {
+			n++
+		}
+		for i := range batch[:n] {
+			s.deliver(conn, batch[i:i+1])
+			if s.isLocked(batch[i].claim.name) {
+				s.leaveAlone(batch[i+1 : n])
+				break
+			}
+		}
+		batch = batch[n:]
+	}
+}
+
+// isLocked reports whether a name is left alone because another program has locked its row.
+func (s *Session) isLocked(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, locked := s.locked[name]
+	return locked
+}
+
+// leaveAlone puts requests for one name, whose row another program has locked, back to the head of the queue for a
+// while.
+func (s *Session) leaveAlone(batch []*request) {
+	if len(batch) == 0 {
+		return
+	}
+	pause := 4 * s.k.cfg.lockTimeout()
+	s.mu.Lock()
+	s.locked[batch[0].claim.name] = time.Now().Add(pause)
+	s.queue = append(slices.Clone(batch), s.queue...)
+	s.mu.Unlock()
+	s.k.tasks.Go(func(context.Context) {
+		if wait.For(s.ctx, pause) {
+			s.requests.Send()
+		}
+	})
 }
 
 // sendBatch sends a batch until it is answered, the session has ended, or the server refuses it for good. The server
@@ -109,6 +178,10 @@ func (s *Session) sendBatch(conn **connection, batch []*request) ([]outcome, err
 			return nil, err
 		case s.ctx.Err() != nil, refusedForGood(err):
 			return nil, err
+		case pg.CodeOf(err) == "":
+			for _, r := range batch {
+				r.unsure = true
+			}
 		}
 		if again.Failures() == 0 {
 			s.k.cfg.Logger.Debug("a request to PostgreSQL failed, retrying", "error", logtext.OneLine(err))
@@ -132,12 +205,16 @@ func (s *Session) sendBatch(conn **connection, batch []*request) ([]outcome, err
 	}
 }
 
-const codeSessionEnded = "GV001"
+const (
+	codeSessionEnded = "GV001"
+	codeLockTimeout  = "55P03"
+)
 
-// refusedForGood reports whether the same request would be refused again: for want of rights, tables or functions.
+// refusedForGood reports whether the same batch would be refused again: for want of rights, tables or functions, for a
+// value, or because another program has locked a row.
 func refusedForGood(err error) bool {
 	code := pg.CodeOf(err)
-	return code != "" && slices.Contains([]string{"22", "23", "28", "3D", "3F", "42"}, code[:2])
+	return code == codeLockTimeout || code != "" && slices.Contains([]string{"22", "28", "3D", "3F", "42"}, code[:2])
 }
 
 // apply sends a batch once.
@@ -183,8 +260,10 @@ func (s *Session) awaitEnd(conn, old *connection) error {
 	defer cancel()
 	for again := (backoff.Backoff{Policy: retries}); ; {
 		var running int
-		err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE pid = $1 AND backend_start = $2`, old.pid, old.started).Scan(&running)
+		// Another user, such as the former one of credentials that expire, sees no backend_start and may end nothing.
+		err := conn.QueryRow(ctx, `SELECT count(CASE WHEN backend_start IS NULL THEN false ELSE pg_terminate_backend(pid) END)
+			FROM pg_stat_activity WHERE pid = $1 AND (backend_start = $2 OR backend_start IS NULL)`,
+			old.pid, old.started).Scan(&running)
 		if err != nil || running == 0 {
 			return err
 		}
@@ -194,21 +273,25 @@ func (s *Session) awaitEnd(conn, old *connection) error {
 	}
 }
 
-// failBatch records that the server refused a batch, or that the session has ended. Acquisitions fail.
-// Releases are tried again until the session ends.
-func (s *Session) failBatch(batch []*request, err error) {
-	if s.ctx.Err() != nil {
-		return // endClaims ends all
-	}
+// fail records that the server has refused a request. An acquisition fails; it is released if it may have been carried
+// out. A release is tried again until the session ends.
+func (s *Session) fail(r *request, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range batch {
-		if r.kind == kindRelease {
-			s.retryReleaseLater(r)
-			continue
-		}
-		r.claim.endLocked(err)
-		s.forgetLocked(r.claim)
+	c := r.claim
+	switch {
+	case s.claims[c.seq] != c: // the server does not have it
+	case r.kind == kindRelease:
+		r.failures++
+		s.retryReleaseLater(r, refusedRetries.Delay(r.failures, rand.Float64()))
+	case c.phase == phaseGranted: // by an attempt whose answer was lost
+	case !r.unsure:
+		c.endLocked(err)
+		s.forgetLocked(c)
+	case c.phase != phaseEnded: // otherwise its release is queued
+		c.endLocked(err)
+		c.releasing = true
+		s.queueLocked(c)
 	}
 }
 
@@ -243,7 +326,7 @@ func (s *Session) recordOutcomes(batch []*request, outcomes []outcome) {
 				s.forgetLocked(c)
 			}
 		case outcomeFenced:
-			s.retryReleaseLater(r)
+			s.retryReleaseLater(r, fencedRetry+time.Duration(rand.Int64N(int64(fencedRetry))))
 		}
 	}
 }
@@ -251,34 +334,30 @@ func (s *Session) recordOutcomes(batch []*request, outcomes []outcome) {
 // fencedRetry is the pause before the release of a claim that a transaction of the user's has locked is tried again.
 const fencedRetry = 20 * time.Millisecond
 
+// refusedRetries are the pauses before a release that was refused is tried again.
+var refusedRetries = backoff.Policy{First: fencedRetry, Last: 10 * time.Second}
+
 // retryReleaseLater queues a release again after a pause.
-func (s *Session) retryReleaseLater(r *request) {
-	pause := fencedRetry + time.Duration(rand.Int64N(int64(fencedRetry)))
+func (s *Session) retryReleaseLater(r *request, pause time.Duration) {
 	s.k.tasks.Go(func(context.Context) {
 		if wait.For(s.ctx, pause) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.queueLocked(r.claim)
+			s.queue = append(s.queue, r)
+			s.requests.Send()
 		}
 	})
 }
 
-// recordNotification records a grant that the server has notified.
-func (s *Session) recordNotification(payload string) {
-	seq, token, ok := parseNotification(payload)
-	if !ok {
-		return
-	}
-	s.recordGrants(map[int64]int64{seq: token})
-}
-
-// recordGrants records the tokens of claims by number, 0 for one that waits.
-func (s *Session) recordGrants(tokens map[int64]int64) {
+// recordGrants records the tokens of claims by number, 0 for one that waits. It returns the number of grants.
+func (s *Session) recordGrants(tokens map[int64]int64) (granted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for seq, token := range tokens {
 		if c := s.claims[seq]; c != nil && token != 0 {
 			c.grantLocked(token)
+			granted++
 		}
 	}
+	return granted
 }

@@ -81,11 +81,19 @@ func (c Config) Validate() error {
 // beatEvery returns the time between two heartbeats.
 func (c Config) beatEvery() time.Duration { return c.Deadline / 5 }
 
-// pollEvery returns the time between two looks at the other sessions while a claim waits.
-func (c Config) pollEvery() time.Duration { return max(c.Deadline/30, 10*time.Millisecond) }
+// pollEvery returns the time between two looks at the other sessions while a claim waits, if the shortest deadline of a
+// session is that. It is a second at most, because a session with a shorter one may be opened.
+func pollEvery(shortest time.Duration) time.Duration {
+	return min(max(shortest/30, 10*time.Millisecond), time.Second)
+}
 
 // restEvery returns the time between two looks at the other sessions while no claim waits.
 func (c Config) restEvery() time.Duration { return c.Deadline / 3 }
 
 // requestTimeout limits a request, in case its connection has broken silently.
-func (c Config) requestTimeout() time.Duration { return max(c.Deadline, 2*time.Second) }
+func (c Config) requestTimeout() time.Duration {
+	return min(max(c.Deadline, 2*time.Second), 15*time.Second)
+}
+
+// lockTimeout limits the wait for a row that another program has locked, so that the other names do not wait for it.
+func (c Config) lockTimeout() time.Duration { return c.requestTimeout() / 4 }

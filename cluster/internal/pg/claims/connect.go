@@ -2,7 +2,6 @@ package claims
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -19,13 +18,15 @@ type connection struct {
 }
 
 // settings lists the settings of a connection. A server that does not know one of them is used without it.
-func settings(deadline time.Duration) [][2]string {
+func (c Config) settings() [][2]string {
+	deadline := c.Deadline
 	seconds := strconv.Itoa(max(1, int(deadline/(3*time.Second))))
 	return [][2]string{
 		{"default_transaction_isolation", "read committed"}, // the functions lock, and look in the next statement
 		{"search_path", "pg_catalog"},
 		{"statement_timeout", "0"},
-		{"lock_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"lock_timeout", strconv.FormatInt(c.lockTimeout().Milliseconds(), 10)}, // none on the main connection
 		{"idle_in_transaction_session_timeout", "0"},
 		{"idle_session_timeout", "0"},
 		// The server notices that the process or the network is gone.
@@ -45,6 +46,9 @@ func (k *Keeper) connect(ctx context.Context) (_ *connection, err error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg = cfg.Copy() // it may be the same for each connection, or that of a pool
+	cfg.OnNotification = nil
+	cfg.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's is
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = validatePrimary
 	}
@@ -63,7 +67,7 @@ func (k *Keeper) connect(ctx context.Context) (_ *connection, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.applySettings(ctx, k.cfg.Deadline)
+	return c, c.applySettings(ctx, k.cfg.settings())
 }
 
 // validatePrimary returns ErrStandby if the server takes no writes.
@@ -76,9 +80,9 @@ func validatePrimary(ctx context.Context, conn *pgconn.PgConn) error {
 }
 
 // applySettings makes the settings, each if the server knows it.
-func (c *connection) applySettings(ctx context.Context, deadline time.Duration) error {
+func (c *connection) applySettings(ctx context.Context, settings [][2]string) error {
 	names, values := []string{}, []string{}
-	for _, s := range settings(deadline) {
+	for _, s := range settings {
 		names, values = append(names, s[0]), append(values, s[1])
 	}
 	_, err := c.Exec(ctx, `SELECT set_config(s.name, w.value, false)
@@ -109,8 +113,8 @@ func (c *connection) finish(timeout time.Duration) {
 
 // probePooling returns ErrPooled unless a is to one server process all the time: while b is in a transaction, a pooler
 // that pools transactions gives a's next one another server process, or none.
-func probePooling(ctx context.Context, a, b *connection) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+func probePooling(parent context.Context, a, b *connection) error {
+	ctx, cancel := context.WithTimeout(parent, 2*time.Second)
 	defer cancel()
 	pid := func(c *connection) (pid int32, err error) {
 		err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
@@ -129,7 +133,9 @@ func probePooling(ctx context.Context, a, b *connection) error {
 	}
 	after, err := pid(a)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || err == nil && (after != before || other == before):
+	case parent.Err() != nil:
+		return context.Cause(parent)
+	case ctx.Err() != nil || err == nil && (after != before || other == before):
 		return ErrPooled
 	case err != nil:
 		return err

@@ -32,8 +32,15 @@
 // # Claims
 //
 // A claim is a row with a place, drawn under the lock of the name's row, and being granted is stored in it, with a
-// token: the larger of the last one plus one, and the microseconds of the server's clock. A notification tells the
-// holder; it is a hint, and the watcher asks for grants as well.
+// token: the larger of the last one plus one, and the microseconds of the server's clock. A notification makes the
+// watcher of the holder's session ask for the grant; it grants nothing by itself, because any user of the database can
+// send one.
+//
+// The row of a name is deleted when it has not been claimed for an hour. One number keeps the largest token of all such
+// names, so that no token comes again even if the clock is set back.
+//
+// A program that has locked the row of a name, or of a session, holds up that name or costs that session. No other one
+// waits for it: the watcher skips what is locked, and requests wait for a while only.
 //
 // Not promised: anything while an old primary serves beside a standby that was promoted, unless replication is
 // synchronous. The old one then confirms no heartbeat, because its standby does not. Otherwise only fencing

@@ -53,6 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 		k.tasks.Close(lifecycle.ErrStopped)
 		return nil, err
 	}
+	k.setCurrent(opened.Session)
 	k.tasks.Go(func(context.Context) { k.run(opened) })
 	return k, nil
 }
@@ -85,9 +86,10 @@ func (k *Keeper) open(ctx context.Context) (_ *opened, err error) {
 			if err = CreateSchema(ctx, conns[1], k.cfg.Schema); err != nil {
 				return nil, err
 			}
-			if err = k.leaveOld(ctx, conns[1]); err != nil {
+			if err = k.leaveOld(ctx, conns[1]); err != nil && conns[1].IsClosed() {
 				return nil, err
 			}
+			err = nil // others end them when they have been silent for long enough
 		}
 	}
 	s, err := k.openSession(ctx, conns[0])
@@ -109,13 +111,16 @@ func (k *Keeper) leaveOld(ctx context.Context, conn *connection) (err error) {
 		}
 		defer conn.finish(time.Second)
 	}
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.requestTimeout())
+	defer cancel()
 	for _, id := range left {
-		if _, err := conn.Exec(ctx, k.sql.leave, id); err != nil {
+		if _, err := conn.Exec(ctx, k.sql.deleteSession, id); err != nil {
 			return err
 		}
 		k.mu.Lock()
 		k.left = slices.DeleteFunc(k.left, func(other int64) bool { return other == id })
 		k.mu.Unlock()
+		_, _ = conn.Exec(ctx, k.sql.settleLeft, id) // otherwise others do it
 	}
 	return nil
 }
@@ -134,11 +139,12 @@ func (k *Keeper) run(o *opened) {
 	}
 }
 
-// reopen opens a session, again and again until it succeeds or ctx ends.
+// reopen opens a session and makes it the current one, again and again until it succeeds or ctx ends.
 func (k *Keeper) reopen(ctx context.Context) *opened {
 	for failures := 1; ; failures++ {
 		o, err := k.open(ctx)
 		if err == nil {
+			k.setCurrent(o.Session)
 			return o
 		}
 		if failures == 1 && ctx.Err() == nil {
@@ -150,9 +156,8 @@ func (k *Keeper) reopen(ctx context.Context) *opened {
 	}
 }
 
-// runSession runs a session until it has ended.
+// runSession runs the current session until it has ended.
 func (k *Keeper) runSession(o *opened) {
-	k.setCurrent(o.Session)
 	var running sync.WaitGroup
 	running.Go(o.keepAlive)
 	running.Go(func() { o.sendRequests(o.commands) })
@@ -275,8 +280,8 @@ func (k *Keeper) closeUsers(ctx context.Context) {
 }
 
 // Close ends all claims with lifecycle.ErrStopped and gives the session up, so that others need not wait for its
-// deadline. It blocks until PostgreSQL has confirmed that, or ctx ends; its error then says that it was not confirmed.
-// Closing again is harmless.
+// deadline. It blocks until PostgreSQL has confirmed that or has not answered for some seconds, or ctx ends; its error
+// then says that it was not confirmed. Closing again is harmless.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.closeUsers(ctx)
 	k.mu.Lock()

@@ -112,9 +112,10 @@ func TestClaimIsDeleted(t *testing.T) {
 func TestServerRestarts(t *testing.T) {
 	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
+	const deadline = 3 * time.Second // a new session is opened sooner
 	for name, restart := range map[string]func() error{"fast": db.RestartFast, "immediate": db.RestartImmediately} {
 		t.Run(name, func(t *testing.T) {
-			a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+			a, b := open(t, db.URL(), deadline), open(t, db.URL(), deadline)
 			held := a.acquire(t, Spec{Name: "it"})
 			got := b.startWaiter(t, db, Spec{Name: "it"})
 			require.NoError(t, restart())
@@ -122,7 +123,7 @@ func TestServerRestarts(t *testing.T) {
 			c, at := granted(t, got)
 			require.False(t, held.Valid())
 			require.Greater(t, c.Token(), held.Token())
-			require.GreaterOrEqual(t, at.Sub(began), short)
+			require.GreaterOrEqual(t, at.Sub(began), deadline)
 			t.Logf("granted %v after the start of the server", at.Sub(began).Round(time.Millisecond))
 			release(t, c)
 			require.NoError(t, a.Close(patient(t)))
@@ -291,4 +292,29 @@ func TestFence(t *testing.T) {
 	c, _ = granted(t, got)
 	release(t, c)
 	require.NoError(t, conn.Close(patient(t)))
+}
+
+// A heartbeat counts from when it was sent, not from its answer: the others count from before that.
+func TestHeartbeatIsAnsweredLate(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	r, err := fault.NewRelay(db.Address())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	const deadline = 3 * time.Second
+	holder, next := open(t, through(t, db, r.Address()), deadline), open(t, db.URL(), deadline)
+	held := holder.acquire(t, Spec{Name: "it"})
+	got := next.startWaiter(t, db, Spec{Name: "it"})
+	s := holder.Current()
+	const beats = "SELECT coalesce(max(beat), 0) FROM goverse.session WHERE id = $1"
+	r.Delay(fault.FromTarget, deadline/3)
+	for beat := query[int64](t, db, beats, s.id); query[int64](t, db, beats, s.id) == beat && s.ctx.Err() == nil; {
+	}
+	r.Blackhole(fault.ToTarget) // the last heartbeat that arrives
+	before := s.period.Load()
+	require.Eventually(t, func() bool { return s.period.Load() != before || s.ctx.Err() != nil }, patience, time.Millisecond)
+	r.Blackhole(fault.Both)
+	query[int](t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = $1", s.main.pid)
+	c, _ := granted(t, got)
+	require.False(t, held.Valid())
+	release(t, c)
 }

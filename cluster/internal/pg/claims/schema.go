@@ -47,7 +47,8 @@ func CreateSchema(ctx context.Context, db database, schema string) error {
 		return nil
 	}
 	// One query string is one transaction. An error of the question comes again, if it matters.
-	_, err = db.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n", schemaLock)+SchemaSQL(schema),
+	_, err = db.Exec(ctx, fmt.Sprintf("SELECT set_config('lock_timeout', '0', true); SELECT pg_advisory_xact_lock(%d);\n",
+		schemaLock)+SchemaSQL(schema),
 		pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return fmt.Errorf("make the tables in the schema %s: %w", pgx.Identifier{schema}.Sanitize(), err)
@@ -57,8 +58,9 @@ func CreateSchema(ctx context.Context, db database, schema string) error {
 
 // statements holds the statements of one schema.
 type statements struct {
-	epoch, openEpoch, deadline                 string
-	openSession, beat, sessions, end, leave    string
+	epoch, openEpoch                           string
+	openSession, beat, sessions, end           string
+	deleteSession, settleLeft, forgetNames     string
 	apply, own, unsettled, settle, settleEnded string
 	queues, fence                              string
 }
@@ -67,23 +69,21 @@ func statementsFor(schema string) statements {
 	q := pgx.Identifier{schema}.Sanitize()
 	in := func(sql string) string { return strings.ReplaceAll(sql, "{{schema}}", q) }
 	return statements{
-		epoch:       in("SELECT id, open FROM {{schema}}.enter_epoch($1)"),
+		epoch:       in("SELECT id, open, wait_us FROM {{schema}}.enter_epoch($1)"),
 		openEpoch:   in("SELECT {{schema}}.open_epoch($1)"),
 		openSession: in("SELECT epoch FROM {{schema}}.open_session($1, $2, $3, $4) epoch"),
 		beat: in("UPDATE {{schema}}.session SET beat = beat + 1 WHERE id = $1 " +
 			"RETURNING pg_backend_pid()"),
-		leave:    in("SELECT {{schema}}.leave_session($1)"),
-		apply:    in("SELECT seq, outcome, coalesce(token, 0) FROM {{schema}}.apply($1, $2, $3, $4, $5)"),
-		sessions: in("SELECT id, beat, deadline_us FROM {{schema}}.session WHERE id <> $1"),
-		own:      in("SELECT seq, coalesce(token, 0) FROM {{schema}}.claim WHERE session = $1 AND seq = ANY($2)"),
-		unsettled: in("SELECT DISTINCT n FROM unnest($1::text[]) n WHERE EXISTS (SELECT 1 FROM {{schema}}.claim c " +
-			"WHERE c.name = n AND (NOT EXISTS (SELECT 1 FROM {{schema}}.session s WHERE s.id = c.session) " +
-			"OR c.token IS NULL AND NOT EXISTS (SELECT 1 FROM {{schema}}.claim b " +
-			"WHERE b.name = n AND b.place < c.place AND NOT (b.shared AND c.shared))))"),
-		settle:      in("SELECT {{schema}}.settle_name(n) FROM unnest($1::text[]) n ORDER BY n"),
-		settleEnded: in("SELECT {{schema}}.settle_ended($1)"),
-		end:         in("SELECT {{schema}}.end_session($1, $2, $3)"),
-		deadline:    in("SELECT deadline_us FROM {{schema}}.setting"),
+		deleteSession: in("DELETE FROM {{schema}}.session WHERE id = $1"),
+		settleLeft:    in("SELECT {{schema}}.settle_left($1)"),
+		forgetNames:   in("SELECT last, deleted FROM {{schema}}.forget_names($1, $2)"),
+		apply:         in("SELECT seq, outcome, coalesce(token, 0) FROM {{schema}}.apply($1, $2, $3, $4, $5)"),
+		sessions:      in("SELECT id, beat, deadline_us FROM {{schema}}.session WHERE id <> $1"),
+		own:           in("SELECT seq, coalesce(token, 0) FROM {{schema}}.claim WHERE session = $1 AND seq = ANY($2)"),
+		unsettled:     in("SELECT n FROM unnest($1::text[]) n WHERE {{schema}}.unsettled(n)"),
+		settle:        in("SELECT {{schema}}.settle_name(n) FROM unnest($1::text[]) n"),
+		settleEnded:   in("SELECT {{schema}}.settle_ended($1)"),
+		end:           in("SELECT {{schema}}.end_session($1, $2, $3)"),
 		queues: in("SELECT c.name, c.session, c.seq, coalesce(c.token, 0), s.owner FROM {{schema}}.claim c " +
 			"JOIN {{schema}}.session s ON s.id = c.session WHERE c.name = ANY($1) ORDER BY c.name, c.place"),
 		fence: in("SELECT 1 FROM {{schema}}.claim WHERE session = $1 AND seq = $2 FOR KEY SHARE"),

@@ -10,7 +10,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {{schema}}.epoch (
 	one     boolean     PRIMARY KEY DEFAULT true CHECK (one),
 	id      bigint      NOT NULL,
 	started timestamptz NOT NULL,
-	open    boolean     NOT NULL DEFAULT false -- claims are granted
+	open    boolean     NOT NULL DEFAULT false, -- claims are granted
+	wait_us bigint      NOT NULL DEFAULT 0      -- the longest deadline of the sessions before it
 );
 
 CREATE TABLE IF NOT EXISTS {{schema}}.setting (
@@ -50,19 +51,22 @@ CREATE UNIQUE INDEX IF NOT EXISTS claim_session ON {{schema}}.claim (session, se
 CREATE INDEX IF NOT EXISTS claim_waiting ON {{schema}}.claim (name, place) WHERE token IS NULL;
 
 -- The epoch, with its id if it has none yet.
-CREATE OR REPLACE FUNCTION {{schema}}.enter_epoch(new_id bigint, OUT id bigint, OUT open boolean)
+CREATE OR REPLACE FUNCTION {{schema}}.enter_epoch(new_id bigint, OUT id bigint, OUT open boolean, OUT wait_us bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-	SELECT e.id, e.open INTO enter_epoch.id, enter_epoch.open
+	SELECT e.id, e.open, e.wait_us INTO enter_epoch.id, enter_epoch.open, enter_epoch.wait_us
 		FROM {{schema}}.epoch e WHERE e.started = pg_postmaster_start_time();
 	IF FOUND THEN
 		RETURN;
 	END IF;
-	INSERT INTO {{schema}}.epoch AS e (id, started) VALUES (new_id, pg_postmaster_start_time())
-		ON CONFLICT (one) DO UPDATE SET id = excluded.id, started = excluded.started, open = false
+	INSERT INTO {{schema}}.epoch AS e (id, started, wait_us)
+		SELECT new_id, pg_postmaster_start_time(), coalesce(max(s.deadline_us), 0) FROM {{schema}}.setting s
+		ON CONFLICT (one) DO UPDATE
+			SET id = excluded.id, started = excluded.started, open = false, wait_us = excluded.wait_us
 		WHERE e.started <> excluded.started;
-	SELECT e.id, e.open INTO STRICT enter_epoch.id, enter_epoch.open FROM {{schema}}.epoch e;
+	SELECT e.id, e.open, e.wait_us INTO STRICT enter_epoch.id, enter_epoch.open, enter_epoch.wait_us
+		FROM {{schema}}.epoch e;
 END $$;
 
 -- Opens an epoch, which ends all sessions of earlier ones.
@@ -86,8 +90,8 @@ CREATE OR REPLACE FUNCTION {{schema}}.open_session(session_id bigint, deadline b
 LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM 1 FROM {{schema}}.setting FOR UPDATE; -- before the epoch is read: open_epoch may be about to delete sessions
-	UPDATE {{schema}}.setting SET deadline_us = deadline WHERE deadline_us < deadline;
 	SELECT e.id INTO open_session.epoch FROM {{schema}}.enter_epoch(new_epoch) e;
+	UPDATE {{schema}}.setting SET deadline_us = deadline WHERE deadline_us < deadline;
 	INSERT INTO {{schema}}.session (id, epoch, deadline_us, owner)
 		VALUES (session_id, open_session.epoch, deadline, session_owner);
 END $$;
@@ -102,31 +106,49 @@ BEGIN
 END $$;
 
 -- Grants what can be granted of a name, whose row the caller has locked: the claim with the first place, or all shared
--- ones before the first exclusive one.
+-- ones before the first exclusive one. So the granted claims are always those with the first places.
 CREATE OR REPLACE FUNCTION {{schema}}.grant_first(of_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+	exclusive bigint;
 	c {{schema}}.claim;
 	t bigint;
 BEGIN
+	SELECT k.place INTO exclusive FROM {{schema}}.claim k WHERE k.name = of_name AND NOT k.shared ORDER BY k.place LIMIT 1;
 	FOR c IN SELECT * FROM {{schema}}.claim WHERE name = of_name AND token IS NULL ORDER BY place LOOP
-		IF EXISTS (SELECT 1 FROM {{schema}}.claim b
-			WHERE b.name = of_name AND b.place < c.place AND NOT (b.shared AND c.shared)) THEN
-			RETURN;
+		EXIT WHEN c.place > exclusive
+			OR NOT c.shared AND EXISTS (SELECT 1 FROM {{schema}}.claim b WHERE b.name = of_name AND b.place < c.place);
+		IF t IS NULL THEN
+			SELECT greatest(n.token, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1) INTO t
+				FROM {{schema}}.name n WHERE n.name = of_name;
+			EXIT WHEN t IS NULL; -- the name's row was deleted; settle_name makes it again
 		END IF;
-		UPDATE {{schema}}.name SET token = greatest(token + 1,
-			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint) WHERE name = of_name RETURNING token INTO t;
+		t := t + 1;
 		UPDATE {{schema}}.claim SET token = t WHERE name = of_name AND place = c.place;
-		PERFORM pg_notify('goverse_' || c.session, c.seq || ' ' || t);
+		PERFORM pg_notify('goverse_' || c.session, c.seq::text);
 	END LOOP;
+	IF t IS NOT NULL THEN
+		UPDATE {{schema}}.name SET token = t WHERE name = of_name;
+	END IF;
 END $$;
 
--- Deletes the claims of sessions that have ended, and grants what can be granted. A claim that a transaction has locked
--- as its fence stays until a later call.
+-- Deletes the claims of sessions that have ended, and grants what can be granted. It waits for no lock: a claim that a
+-- transaction has locked as its fence stays until a later call, and so does a name that another one has locked.
 CREATE OR REPLACE FUNCTION {{schema}}.settle_name(of_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM 1 FROM {{schema}}.name WHERE name = of_name FOR UPDATE;
+	PERFORM 1 FROM {{schema}}.name WHERE name = of_name FOR UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		IF EXISTS (SELECT 1 FROM {{schema}}.name WHERE name = of_name) THEN
+			RETURN;
+		END IF;
+		INSERT INTO {{schema}}.name (name, places, token, used) -- its row was deleted
+			SELECT of_name, coalesce(max(c.place), 0), coalesce(max(c.token), 0), clock_timestamp()
+			FROM {{schema}}.claim c WHERE c.name = of_name ON CONFLICT DO NOTHING;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
 	DELETE FROM {{schema}}.claim d WHERE d.name = of_name AND d.place IN (
 		SELECT c.place FROM {{schema}}.claim c
 		WHERE c.name = of_name AND NOT EXISTS (SELECT 1 FROM {{schema}}.session s WHERE s.id = c.session)
@@ -135,6 +157,21 @@ BEGIN
 		PERFORM {{schema}}.grant_first(of_name);
 	END IF;
 	PERFORM {{schema}}.notify_observers(of_name);
+END $$;
+
+-- Reports whether settle_name has something to do at the head of a name's queue: up to the first claim that waits,
+-- however many wait behind it.
+CREATE OR REPLACE FUNCTION {{schema}}.unsettled(of_name text) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	w {{schema}}.claim;
+BEGIN
+	SELECT * INTO w FROM {{schema}}.claim c WHERE c.name = of_name AND c.token IS NULL ORDER BY c.place LIMIT 1;
+	RETURN w.place IS NOT NULL AND (
+		EXISTS (SELECT 1 FROM {{schema}}.claim c WHERE c.name = of_name AND c.place <= w.place
+			AND NOT EXISTS (SELECT 1 FROM {{schema}}.session s WHERE s.id = c.session))
+		OR NOT EXISTS (SELECT 1 FROM {{schema}}.claim b
+			WHERE b.name = of_name AND b.place < w.place AND NOT (b.shared AND w.shared)));
 END $$;
 
 -- Settles some names that have claims of sessions that have ended, in order. It returns the number of names.
@@ -168,16 +205,47 @@ BEGIN
 	RETURN 'ended';
 END $$;
 
--- Ends a session that its own process has ended, and settles its claims.
-CREATE OR REPLACE FUNCTION {{schema}}.leave_session(session_id bigint) RETURNS void
+-- Settles the claims of a session that its own process has ended, and that has no row any more.
+CREATE OR REPLACE FUNCTION {{schema}}.settle_left(session_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
 	of_name text;
 BEGIN
-	DELETE FROM {{schema}}.session WHERE id = session_id;
 	FOR of_name IN SELECT DISTINCT c.name FROM {{schema}}.claim c WHERE c.session = session_id ORDER BY 1 LOOP
+		PERFORM 1 FROM {{schema}}.name WHERE name = of_name FOR UPDATE;
 		PERFORM {{schema}}.settle_name(of_name);
 	END LOOP;
+END $$;
+
+-- Deletes names that have not been claimed for an hour, among at_most after a name. It returns the last name that it
+-- looked at, '' if there are no more, and the number of those deleted. A name whose token is ahead of the clock stays:
+-- token_floor would put all names ahead.
+CREATE OR REPLACE FUNCTION {{schema}}.forget_names(after text, at_most integer, OUT last text, OUT deleted integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+	n {{schema}}.name;
+	seen integer := 0;
+	floor_token bigint := 0;
+BEGIN
+	last := '';
+	deleted := 0;
+	FOR n IN SELECT * FROM {{schema}}.name WHERE name > after ORDER BY name LIMIT at_most LOOP
+		last := n.name;
+		seen := seen + 1;
+		CONTINUE WHEN n.used > clock_timestamp() - interval '1 hour';
+		PERFORM 1 FROM {{schema}}.name WHERE name = n.name FOR UPDATE SKIP LOCKED;
+		CONTINUE WHEN NOT FOUND OR EXISTS (SELECT 1 FROM {{schema}}.claim c WHERE c.name = n.name);
+		DELETE FROM {{schema}}.name d WHERE d.name = n.name AND d.used = n.used
+			AND d.token <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint RETURNING d.* INTO n;
+		IF FOUND THEN
+			deleted := deleted + 1;
+			floor_token := greatest(floor_token, n.token);
+		END IF;
+	END LOOP;
+	IF seen < at_most THEN
+		last := '';
+	END IF;
+	UPDATE {{schema}}.setting SET token_floor = floor_token WHERE token_floor < floor_token;
 END $$;
 
 -- Carries out the requests of one session, in their order, which is by name. A request may be sent again with its number.
@@ -191,7 +259,6 @@ DECLARE
 	c {{schema}}.claim;
 	p bigint;
 	t bigint;
-	floor_token bigint;
 BEGIN
 	SELECT e.open INTO may_grant FROM {{schema}}.session s, {{schema}}.epoch e
 		WHERE s.id = session_id AND e.id = s.epoch AND e.started = pg_postmaster_start_time();
@@ -224,11 +291,11 @@ BEGIN
 			ON CONFLICT (name) DO UPDATE SET places = n.places + 1, token = greatest(n.token + 1, excluded.token),
 				used = excluded.used
 			RETURNING n.places, n.token INTO p, t;
-		IF p = 1 THEN
-			SELECT token_floor INTO floor_token FROM {{schema}}.setting;
-			IF t <= floor_token THEN
-				UPDATE {{schema}}.name SET token = floor_token + 1 WHERE name = names[i] RETURNING token INTO t;
-			END IF;
+		IF p = 1 THEN -- the name is new, or its row was deleted
+			UPDATE {{schema}}.name n SET token = greatest(n.token, x.floor + 1), places = x.places + 1
+				FROM (SELECT greatest((SELECT s.token_floor FROM {{schema}}.setting s), max(k.token)) AS floor,
+					coalesce(max(k.place), 0) AS places FROM {{schema}}.claim k WHERE k.name = names[i]) x
+				WHERE n.name = names[i] RETURNING n.places, n.token INTO p, t;
 		END IF;
 		SELECT * INTO c FROM {{schema}}.claim k WHERE k.session = session_id AND k.seq = seqs[i];
 		IF NOT FOUND THEN
@@ -238,8 +305,7 @@ BEGIN
 			END IF;
 			INSERT INTO {{schema}}.claim (name, place, session, seq, shared, token)
 				VALUES (names[i], p, session_id, seqs[i], shareds[i], t) RETURNING * INTO c;
-			IF t IS NULL AND may_grant AND EXISTS (SELECT 1 FROM {{schema}}.claim k WHERE k.name = names[i]
-				AND NOT EXISTS (SELECT 1 FROM {{schema}}.session s WHERE s.id = k.session)) THEN
+			IF t IS NULL AND may_grant AND {{schema}}.unsettled(names[i]) THEN
 				PERFORM {{schema}}.settle_name(names[i]);
 				SELECT * INTO c FROM {{schema}}.claim k WHERE k.session = session_id AND k.seq = seqs[i];
 			END IF;

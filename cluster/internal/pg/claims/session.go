@@ -32,6 +32,9 @@ type Session struct {
 
 	requests wait.Signal // there are requests
 	polls    wait.Signal // claims have begun to wait
+	hints    wait.Signal // claims may have been granted
+
+	refused error // the error of the last heartbeat; of keepAlive
 
 	mu      sync.Mutex
 	errands []*errand          // requests for the main connection
@@ -39,6 +42,8 @@ type Session struct {
 	queue   []*request         // requests to send
 	claims  map[int64]*Claim   // by number, until the server has released them
 	seq     int64
+	hinted  map[int64]bool       // the numbers of claims that may have been granted
+	locked  map[string]time.Time // names whose rows another program has locked, and until when they are left alone
 }
 
 // openSession opens a session on two connections that were probed.
@@ -46,10 +51,11 @@ func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, e
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.requestTimeout())
 	defer cancel()
 	s := &Session{k: k, id: rand.Int64N(1<<62) + 1, main: main, requests: wait.NewSignal(), polls: wait.NewSignal(),
-		claims: map[int64]*Claim{}, finished: make(chan struct{})}
+		hints: wait.NewSignal(), claims: map[int64]*Claim{}, hinted: map[int64]bool{}, locked: map[string]time.Time{},
+		finished: make(chan struct{})}
 	// Heartbeats must be confirmed by the synchronous standbys: an old primary that is cut off from them then confirms
 	// none.
-	_, err := main.Exec(ctx, `SELECT pg_advisory_lock($1),
+	_, err := main.Exec(ctx, `SELECT pg_advisory_lock($1), set_config('lock_timeout', '0', false),
 		set_config('synchronous_commit', CASE WHEN v IN ('off', 'local') THEN 'on' ELSE v END, false)
 		FROM current_setting('synchronous_commit') v`, s.id)
 	if err == nil {
@@ -131,7 +137,11 @@ func (s *Session) awaitNotification(atMost time.Duration) {
 func (s *Session) beat(now deadline.Instant) {
 	period := *s.period.Load()
 	left := now.Until(period.EndsAt())
-	if left <= 0 {
+	switch {
+	case left <= 0 && s.refused != nil:
+		s.end(session.ReasonExpired, s.refused)
+		return
+	case left <= 0:
 		s.end(session.ReasonPaused, nil)
 		return
 	}
@@ -146,6 +156,8 @@ func (s *Session) beat(now deadline.Instant) {
 		s.end(session.ReasonRevoked, errors.New("another process ended the session, or its row was deleted"))
 	case err != nil && ctx.Err() != nil:
 		s.end(session.ReasonExpired, err)
+	case err != nil && !s.main.IsClosed():
+		s.refused = err // the next one may be confirmed
 	case err != nil:
 		s.end(session.ReasonConnectionLost, err)
 	case pid != s.main.pid:
@@ -153,6 +165,7 @@ func (s *Session) beat(now deadline.Instant) {
 	case next.Ended(answered):
 		s.end(session.ReasonExpired, nil)
 	default:
+		s.refused = nil
 		s.period.Store(&next)
 	}
 }

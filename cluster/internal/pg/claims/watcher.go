@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,15 +21,19 @@ const readPause = 5 * time.Millisecond
 
 // watcher is a session's view of the others.
 type watcher struct {
-	s       *Session
-	conn    *connection
-	looked  time.Time // the last look that was answered
-	others  map[int64]silence
-	epoch   epochView
-	swept   time.Time // when names were last settled for want of their claims' sessions
-	readAt  time.Time // when queues were last read
-	asked   int64     // the number of the claim up to which was asked last
-	failing bool
+	s      *Session
+	conn   *connection
+	looked time.Time // the last look that was answered
+	others map[int64]silence
+	epoch  epochView
+	swept  time.Time // when names were last settled for want of their claims' sessions
+	readAt time.Time // when queues were last read
+	asked  int64     // the number of the claim up to which was asked last
+
+	shortest time.Duration // the shortest deadline of a session
+	inVain   time.Time     // when hints were last read and were wrong
+	forgot   string        // the name up to which names were looked at that may be forgotten
+	failing  bool
 }
 
 // epochView records for how long this process has seen an epoch. It is immutable.
@@ -51,7 +53,8 @@ func (v epochView) observe(id int64, gap, deadline time.Duration) epochView {
 
 // watch looks at the other sessions until the session ends.
 func (s *Session) watch(conn *connection) {
-	w := &watcher{s: s, conn: conn, others: map[int64]silence{}, looked: time.Now(), swept: time.Now()}
+	w := &watcher{s: s, conn: conn, others: map[int64]silence{}, looked: time.Now(), swept: time.Now(),
+		shortest: s.k.cfg.Deadline}
 	defer func() { w.conn.drop() }()
 	again := backoff.Backoff{Policy: retries}
 	for s.ctx.Err() == nil {
@@ -77,9 +80,9 @@ func (s *Session) watch(conn *connection) {
 // rest waits until the next look is due.
 func (w *watcher) rest() {
 	s := w.s
-	every := s.k.cfg.restEvery()
+	began, every, poll := time.Now(), s.k.cfg.restEvery(), pollEvery(w.shortest)
 	if s.hasWaiting() {
-		every = s.k.cfg.pollEvery()
+		every = min(every, poll)
 	}
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -88,7 +91,12 @@ func (w *watcher) rest() {
 		case <-timer.C:
 			return
 		case <-s.polls:
-			timer.Reset(min(every, s.k.cfg.pollEvery()))
+			timer.Reset(min(every, poll) - time.Since(began)) // claims may begin to wait all the time
+		case <-s.hints:
+			wait.For(s.ctx, time.Until(w.inVain.Add(readPause)))
+			if w.readHints() != nil {
+				return
+			}
 		case <-s.k.reads:
 			wait.For(s.ctx, time.Until(w.readAt.Add(readPause))) // notifications can come from any program
 			if w.readQueues(s.k.requestedReads()) != nil {
@@ -141,12 +149,12 @@ func (w *watcher) look() error {
 
 // sight holds the results of one look.
 type sight struct {
-	epoch    int64
-	open     bool
-	deadline time.Duration // the longest of a session
-	others   []otherSession
-	asked    []int64         // the numbers of claims that were asked for
-	own      map[int64]int64 // their tokens, 0 for one that waits
+	epoch  int64
+	open   bool
+	before time.Duration // the longest deadline of the sessions before the epoch
+	others []otherSession
+	asked  []int64         // the numbers of claims that were asked for
+	own    map[int64]int64 // their tokens, 0 for one that waits
 	// unsettled lists the names that this session waits for and that have a claim to delete or to grant.
 	unsettled []string
 }
@@ -163,18 +171,17 @@ func (w *watcher) read(ctx context.Context) (sight, error) {
 	seen := sight{own: map[int64]int64{}}
 	seen.asked, names, w.asked = s.claimsToAsk(w.asked)
 	var batch pgx.Batch
-	batch.Queue(sql.epoch, rand.Int64()).QueryRow(func(row pgx.Row) error { return row.Scan(&seen.epoch, &seen.open) })
-	batch.Queue(sql.deadline).QueryRow(func(row pgx.Row) error {
+	batch.Queue(sql.epoch, rand.Int64()).QueryRow(func(row pgx.Row) error {
 		var us int64
-		err := row.Scan(&us)
-		seen.deadline = time.Duration(us) * time.Microsecond
+		err := row.Scan(&seen.epoch, &seen.open, &us)
+		seen.before = deadlineOf(us)
 		return err
 	})
 	batch.Queue(sql.sessions, s.id).Query(func(rows pgx.Rows) (err error) {
 		var o otherSession
 		var us int64
 		_, err = pgx.ForEachRow(rows, []any{&o.id, &o.beat, &us}, func() error {
-			o.deadline = time.Duration(us) * time.Microsecond
+			o.deadline = deadlineOf(us)
 			seen.others = append(seen.others, o)
 			return nil
 		})
@@ -217,7 +224,8 @@ func (s *Session) claimsToAsk(after int64) (seqs []int64, waiting []string, last
 		}
 		last = seq
 	}
-	return seqs, waiting, last
+	slices.Sort(waiting)
+	return seqs, slices.Compact(waiting), last
 }
 
 // recordVanished ends claims if another process has deleted their rows. One that waits is requested again.
@@ -247,7 +255,7 @@ func (s *Session) recordVanished(seen sight) {
 // openEpoch opens the epoch once this process has seen it for the longest deadline of any session before it.
 func (w *watcher) openEpoch(ctx context.Context, seen sight, gap time.Duration) error {
 	w.epoch = w.epoch.observe(seen.epoch, gap, w.s.k.cfg.Deadline)
-	if seen.open || w.epoch.lasts < max(seen.deadline, w.s.k.cfg.Deadline) {
+	if seen.open || w.epoch.lasts < max(seen.before, w.s.k.cfg.Deadline) {
 		return nil
 	}
 	if _, err := w.conn.Exec(ctx, w.s.k.sql.openEpoch, seen.epoch); err != nil {
@@ -262,7 +270,9 @@ func (w *watcher) openEpoch(ctx context.Context, seen sight, gap time.Duration) 
 // endSilent ends the sessions that have been silent for long enough. It reports whether it ended one.
 func (w *watcher) endSilent(ctx context.Context, seen sight, gap time.Duration) (ended bool, err error) {
 	next := make(map[int64]silence, len(seen.others))
+	w.shortest = w.s.k.cfg.Deadline
 	for _, o := range seen.others {
+		w.shortest = min(w.shortest, o.deadline)
 		before, known := w.others[o.id]
 		if !known {
 			before.beat = o.beat - 1 // so that it is observed anew
@@ -347,19 +357,30 @@ func (w *watcher) settle(ctx context.Context, seen sight, ended bool) error {
 		if err := w.conn.QueryRow(ctx, w.s.k.sql.settleEnded, maxBatch).Scan(&n); err != nil {
 			return err
 		}
-		if n == maxBatch && time.Since(w.looked) > w.s.k.cfg.pollEvery() {
+		if n == maxBatch && time.Since(w.looked) > pollEvery(w.shortest) {
 			w.swept = time.Time{} // the rest at the next look, so that grants and other sessions do not wait for it
 			return nil
 		}
 	}
 	w.swept = time.Now()
+	return w.forgetNames(ctx)
+}
+
+// forgetNames deletes some names that have not been claimed for long. When many can be deleted it goes on for a while.
+func (w *watcher) forgetNames(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < pollEvery(w.shortest); {
+		var deleted int
+		if err := w.conn.QueryRow(ctx, w.s.k.sql.forgetNames, w.forgot, maxBatch).Scan(&w.forgot, &deleted); err != nil {
+			return err
+		}
+		if w.forgot == "" || deleted < maxBatch/2 {
+			return nil
+		}
+	}
 	return nil
 }
 
-// parseNotification returns the number of a claim and its token.
-func parseNotification(payload string) (seq, token int64, ok bool) {
-	first, second, found := strings.Cut(payload, " ")
-	seq, err1 := strconv.ParseInt(first, 10, 64)
-	token, err2 := strconv.ParseInt(second, 10, 64)
-	return seq, token, found && err1 == nil && err2 == nil && token > 0
+// deadlineOf returns the deadline of a row, which any program may have written.
+func deadlineOf(us int64) time.Duration {
+	return time.Duration(max(MinDeadline.Microseconds(), min(us, MaxDeadline.Microseconds()))) * time.Microsecond
 }
