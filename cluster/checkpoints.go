@@ -6,16 +6,19 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Checkpoints implements processor.Checkpoint: it stores the positions of the cluster's processors in etcd, as
-// processor.Etcd does. All methods are safe for concurrent use. They block until etcd has answered,
-// Config.RequestTimeout has passed, or ctx ends. Their error is ErrNotStarted until Start has returned, and
-// ErrStopped after Stop.
+// Checkpoints implements processor.Checkpoint and processor.Manager: it stores the positions of the cluster's
+// processors in etcd, as processor.Etcd does. All methods are safe for concurrent use. They block until etcd has
+// answered, Config.RequestTimeout has passed, or ctx ends. Their error is ErrNotStarted until Start has returned,
+// and ErrStopped after Stop.
 type Checkpoints struct{ c *Cluster }
 
 // Checkpoints returns the checkpoints of the cluster's processors. It is never nil.
 func (c *Cluster) Checkpoints() *Checkpoints { return &c.checkpoints }
 
-var _ processor.Checkpoint = (*Checkpoints)(nil)
+var (
+	_ processor.Checkpoint = (*Checkpoints)(nil)
+	_ processor.Manager    = (*Checkpoints)(nil)
+)
 
 // Claim implements processor.Checkpoint.
 func (k *Checkpoints) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
@@ -36,7 +39,58 @@ func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mar
 	return p.work.checkpoints.Advance(ctx, name, at, work)
 }
 
-// Parked returns the events that the named processor has given up; see [processor.Etcd.Parked].
+// Report implements processor.Checkpoint.
+func (k *Checkpoints) Report(ctx context.Context, name string, r processor.Report) (processor.Mark, error) {
+	p, err := k.c.runningParts()
+	if err != nil {
+		return processor.Mark{}, err
+	}
+	return p.work.checkpoints.Report(ctx, name, r)
+}
+
+// ParkedEvent implements processor.Checkpoint.
+func (k *Checkpoints) ParkedEvent(ctx context.Context, name string, at processor.Position) (processor.Parked, error) {
+	p, err := k.c.runningParts()
+	if err != nil {
+		return processor.Parked{}, err
+	}
+	return p.work.checkpoints.ParkedEvent(ctx, name, at)
+}
+
+// List implements processor.Manager.
+func (k *Checkpoints) List(ctx context.Context, q processor.Query) (found []processor.Standing, more bool, err error) {
+	p, err := k.c.runningParts()
+	if err != nil {
+		return nil, false, err
+	}
+	return p.work.checkpoints.List(ctx, q)
+}
+
+// Look implements processor.Manager.
+func (k *Checkpoints) Look(ctx context.Context, name string) (processor.Standing, error) {
+	p, err := k.c.runningParts()
+	if err != nil {
+		return processor.Standing{}, err
+	}
+	return p.work.checkpoints.Look(ctx, name)
+}
+
+// RequestPause implements processor.Manager.
+func (k *Checkpoints) RequestPause(ctx context.Context, name string, r processor.PauseRequest) error {
+	return k.change(func(e *processor.Etcd) error { return e.RequestPause(ctx, name, r) })
+}
+
+// Rewind implements processor.Manager.
+func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Position) error {
+	return k.change(func(e *processor.Etcd) error { return e.Rewind(ctx, name, to) })
+}
+
+// Unfence implements processor.Manager.
+func (k *Checkpoints) Unfence(ctx context.Context, name string) error {
+	return k.change(func(e *processor.Etcd) error { return e.Unfence(ctx, name) })
+}
+
+// Parked implements processor.Manager.
 func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
 	p, err := k.c.runningParts()
 	if err != nil {
@@ -45,29 +99,20 @@ func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Park
 	return p.work.checkpoints.Parked(ctx, name)
 }
 
-// Forget removes a parked event; see [processor.Etcd.Forget].
+// RequestRetry implements processor.Manager.
+func (k *Checkpoints) RequestRetry(ctx context.Context, name string, at processor.Position) error {
+	return k.change(func(e *processor.Etcd) error { return e.RequestRetry(ctx, name, at) })
+}
+
+// Forget implements processor.Manager.
 func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Position) error {
-	p, err := k.c.runningParts()
-	if err != nil {
-		return err
-	}
-	return p.work.checkpoints.Forget(ctx, name, at)
+	return k.change(func(e *processor.Etcd) error { return e.Forget(ctx, name, at) })
 }
 
-// Rewind sets the processor's position; see [processor.Etcd.Rewind].
-func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Position) error {
+func (k *Checkpoints) change(do func(e *processor.Etcd) error) error {
 	p, err := k.c.runningParts()
 	if err != nil {
 		return err
 	}
-	return p.work.checkpoints.Rewind(ctx, name, to)
-}
-
-// Unfence clears the processor's fence; see [processor.Etcd.Unfence].
-func (k *Checkpoints) Unfence(ctx context.Context, name string) error {
-	p, err := k.c.runningParts()
-	if err != nil {
-		return err
-	}
-	return p.work.checkpoints.Unfence(ctx, name)
+	return do(p.work.checkpoints)
 }

@@ -17,8 +17,6 @@ type Admin struct {
 	// Authorize decides which requests are permitted: BearerToken, ClientCertificate, AnyOf several, or a
 	// function of the program.
 	Authorize Authorizer
-	// Processors pauses processors: a processor.Group, for example. Nil means that there are none.
-	Processors ProcessorPauser
 	// Timeout limits one call, in addition to the end of its request. Default 20 s, which is less than the time
 	// that Serve allows for a response. A drain or a pause that takes longer goes on.
 	Timeout time.Duration
@@ -29,12 +27,6 @@ type Admin struct {
 	// Logger receives a line for each call, with its caller and status, and one for each refused call, except
 	// those over Failures. Nil: none.
 	Logger hclog.Logger
-}
-
-// ProcessorPauser pauses processors; processor.Group implements it.
-type ProcessorPauser interface {
-	Pause(ctx context.Context, name string) error
-	Resume(name string) error
 }
 
 func (o Admin) withDefaults() Admin {
@@ -76,5 +68,9 @@ func (a *api) adminRoutes() []route {
 		post("effects/{name}/resolve", (*adminCalls).resolveEffect),
 		post("processors/{name}/pause", (*adminCalls).pauseProcessor),
 		post("processors/{name}/resume", (*adminCalls).resumeProcessor),
+		post("processors/{name}/rewind", (*adminCalls).rewindProcessor),
+		post("processors/{name}/unfence", (*adminCalls).unfenceProcessor),
+		post("processors/{name}/retry", (*adminCalls).retryEvent),
+		post("processors/{name}/drop", (*adminCalls).dropEvent),
 	}
 }

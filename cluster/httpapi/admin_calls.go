@@ -8,7 +8,6 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/processor"
 )
 
 // TransferRequest is the body of calls that transfer leadership.
@@ -196,32 +195,4 @@ func (s *adminCalls) resolveEffect(ctx context.Context, r *adminRequest) (any, e
 	// Return the outcome as it was written: another process may already be running the effect again.
 	before.State, before.Value, before.Resolved = body.Outcome, body.Result, s.c.Node().AdvertiseAddress()
 	return newEffect(before), nil
-}
-
-// Paused is the response to pause and resume: the new state of the processor on this node.
-type Paused struct {
-	NodeID    string `json:"node_id"` // advertise address of this node, the only one affected
-	Processor string `json:"processor"`
-	Paused    bool   `json:"paused"`
-}
-
-func (s *adminCalls) pauseProcessor(ctx context.Context, r *adminRequest) (any, error) {
-	return s.setPaused(r, true, func(p ProcessorPauser) error { return p.Pause(ctx, r.name) })
-}
-
-func (s *adminCalls) resumeProcessor(_ context.Context, r *adminRequest) (any, error) {
-	return s.setPaused(r, false, func(p ProcessorPauser) error { return p.Resume(r.name) })
-}
-
-func (s *adminCalls) setPaused(r *adminRequest, paused bool, do func(ProcessorPauser) error) (any, error) {
-	if err := r.decodeBody(&struct{}{}); err != nil {
-		return nil, err
-	}
-	if s.processors == nil {
-		return nil, fmt.Errorf("%q: %w", r.name, processor.ErrUnknown)
-	}
-	if err := do(s.processors); err != nil {
-		return nil, err
-	}
-	return Paused{NodeID: s.c.Node().AdvertiseAddress(), Processor: r.name, Paused: paused}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
@@ -34,7 +35,7 @@ func newAdminServer(a *api, opts Admin) *adminServer {
 // adminCalls carries out admin calls, in a running cluster.
 type adminCalls struct {
 	c          *cluster.Cluster
-	processors ProcessorPauser
+	processors processor.Manager
 }
 
 // adminRequest is one request for an admin call.
@@ -144,7 +145,7 @@ func (a *adminServer) executeCall(w http.ResponseWriter, r *http.Request, asked 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.Timeout)
 	defer cancel()
-	answer, err := call(&adminCalls{c, a.opts.Processors}, ctx, asked)
+	answer, err := call(&adminCalls{c, a.api.checkpoints(c)}, ctx, asked)
 	switch {
 	case errors.Is(err, errBadBody):
 		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))

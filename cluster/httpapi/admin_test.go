@@ -14,7 +14,6 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -198,30 +197,6 @@ func TestCheck(t *testing.T) {
 	r := post("/cluster/admin/check", "{}")
 	r.Header.Set("Authorization", "Bearer "+token+"x")
 	require.Equal(t, http.StatusForbidden, serve(h, r).Code)
-}
-
-func TestPauseAProcessor(t *testing.T) {
-	t.Parallel()
-	p, err := processor.New(processor.Config[int]{Name: "views/a", Source: emptySource{}, Checkpoint: &processor.Memory{},
-		Handler: func(context.Context, processor.Event[int]) error { return nil }})
-	require.NoError(t, err)
-	c, h, _ := administered(t, func(a *Admin) { a.Processors = processor.Group{p} })
-	self := c.Node(1).Address()
-	require.Equal(t, Paused{NodeID: self, Processor: "views/a", Paused: true},
-		does[Paused](t, h, 200, "processors/views%2Fa/pause", "{}"))
-	require.True(t, p.Status().Paused)
-	require.Equal(t, Paused{NodeID: self, Processor: "views/a"},
-		does[Paused](t, h, 200, "processors/views%2Fa/resume", ""))
-	require.False(t, p.Status().Paused)
-	refuses(t, h, 404, "unknown", "processors/other/pause", "{}")
-	none := New(c.Node(1).Cluster(), Options{Admin: &Admin{Authorize: BearerToken("ops", token)}})
-	refuses(t, none, 404, "unknown", "processors/views%2Fa/resume", "{}")
-}
-
-type emptySource struct{}
-
-func (emptySource) Read(context.Context, processor.Position, int) ([]processor.Event[int], error) {
-	return nil, nil
 }
 
 // Calls that cannot be done in time, or on a node that is not a member, return an error.

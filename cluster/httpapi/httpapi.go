@@ -35,6 +35,10 @@ type Options struct {
 	// Status of a processor.Group. It must not block, and names must be unique. Default: none. If the source is a
 	// *cluster.Cluster, New passes them to its ReportProcessors.
 	Processors func() []processor.Status
+	// Checkpoints shows and changes the processors of the whole cluster, for /cluster/processors/all and the admin
+	// calls. Default: Cluster.Checkpoints, those in etcd. For processors with checkpoints in PostgreSQL, give it the
+	// one of package postgres.
+	Checkpoints processor.Manager
 	// Certificates returns the certificates in use, for the metrics: for example, the Expiries of
 	// mtls.Certificates. It must not block, and pairs of Use and File must be unique. Default: none.
 	Certificates func() []Certificate
@@ -116,6 +120,8 @@ func (a *api) routes() []route {
 		pushedRoute("/cluster/nodes", a.serveNodes),
 		pushedRoute("/cluster/shards", a.serveShards),
 		pushedRoute("/cluster/processors", a.serveProcessors),
+		pushedRoute("/cluster/processors/all", a.serveAllProcessors),
+		{path: "/cluster/processors/{name}/parked", method: http.MethodGet, handle: a.serveParked},
 		pushedRoute("/cluster/objects", a.serveObjects),
 		pageRoute("/cluster/figures", a.serveFigures),
 		pushedRoute("/cluster/elections", a.serveElections),

@@ -59,11 +59,14 @@ var errorKinds = []struct {
 	errs []error
 }{
 	{notRunningKind, []error{errStarting, cluster.ErrNotStarted, cluster.ErrStopped}},
-	{unknownKind, []error{cluster.ErrUnknownNode, leaderelection.ErrNotMember, once.ErrNoMark, processor.ErrUnknown}},
-	{notDoneKind, []error{leaderelection.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty}},
+	{unknownKind, []error{cluster.ErrUnknownNode, leaderelection.ErrNotMember, once.ErrNoMark, processor.ErrUnknown,
+		processor.ErrNotParked}},
+	{notDoneKind, []error{leaderelection.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty,
+		processor.ErrNotAcknowledged}},
 	{refusedKind, []error{leaderelection.ErrNotCandidate, leaderelection.ErrOutsider, leaderelection.ErrFallback,
 		leaderelection.ErrPreferred,
-		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown}},
+		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown,
+		processor.ErrRetryFailed, processor.ErrResumed}},
 	{noLeaderKind, []error{leaderelection.ErrNoLeader}},
 	{noShardMapKind, []error{cluster.ErrNoShardMap}},
 	{busyKind, []error{errReadLimit}},
@@ -89,7 +92,8 @@ func writeProblem(w http.ResponseWriter, k problemKind, detail string) {
 
 // writeErrorProblem answers with the problem for an error.
 func writeErrorProblem(w http.ResponseWriter, err error) {
-	if errors.Is(err, leaderelection.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
+	if errors.Is(err, leaderelection.ErrBadName) || errors.Is(err, once.ErrValueTooLong) ||
+		errors.Is(err, processor.ErrBadPosition) {
 		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))
 		return
 	}

@@ -6,27 +6,24 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// advanceBatch handles the events and stores the progress. If park is set, it parks the only event instead. After an
-// error it may return a pause to make outside the gate.
-func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool) (pause func(), err error) {
+// advanceBatch handles the events and stores the progress. If park is set, it parks the only event instead.
+func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool) (err error) {
 	var failed Position // the event that failed; "" if none did
 	var why error       // the error of the handler or of OnPark
 	var at Mark
 	at, err = t.storeResult(ctx, func(ctx context.Context) (Progress, error) {
-		ctx = withToken(ctx, t.mark.Token)
 		if park {
 			var progress Progress
 			progress, why = t.parkEvent(ctx, events[0])
 			return progress, why
 		}
-		done := Progress{Position: t.mark.Position}
+		done := Progress{Position: t.mark.Position, Replay: t.mark.Replay}
 		// The handler may leave its goroutine, so it runs in one of its own. What was handled before is stored
 		// all the same.
 		err := callback.Run(func() error {
@@ -34,14 +31,15 @@ func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if shut, _ := t.p.gate.isShut(); shut && done.Position != t.mark.Position {
+				if t.pauseSeen.Load() && done.Position != t.mark.Position {
 					return nil // store the events handled so far; the rest follows after the pause
 				}
 				failed, why = e.Position, callback.ErrExited // holds until the handler returns
 				if why = t.callHandler(ctx, e); why != nil {
 					return why
 				}
-				failed, done.Position = "", e.Position
+				failed = ""
+				done.add(e.Position)
 			}
 			return nil
 		})
@@ -55,26 +53,38 @@ func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool
 	says := func(target error) bool { return errors.Is(err, target) && !errors.Is(why, target) }
 	switch {
 	case err == nil:
-		t.mark = at
+		t.setMark(at)
 		t.recordDone(events, park)
 		t.recordRecovery()
 	case says(ErrFenced):
-		return nil, t.recordOvertaken(err)
+		return t.recordOvertaken(err)
 	case ctx.Err() != nil:
-		t.mark = at
+		t.setMark(at)
 		t.recordDone(events, park)
 	case park && why != nil && !errors.Is(err, ErrUnavailable):
-		return func() { t.pauseAfterError(ctx, "OnPark failed, retrying", err) }, err
+		t.pauseAfterError(ctx, "OnPark failed, retrying", err)
 	case park:
-		return func() { t.pauseAfterOutage(ctx, "could not park an event, retrying", err) }, err
+		t.pauseAfterOutage(ctx, "could not park an event, retrying", err)
 	case says(ErrRefused):
 		t.recordRetry(t.failureState.withRefusal(positionsOf(events), err), "a batch was refused, trying with fewer events")
 	case failed != "":
 		t.recordRetry(t.failureState.withFailure(failed, why, classifyError(err)), "an event failed, trying it again")
 	default:
-		return func() { t.pauseAfterOutage(ctx, "could not store what was handled, retrying", err) }, err
+		t.pauseAfterOutage(ctx, "could not store what was handled, retrying", err)
 	}
-	return nil, err
+	return err
+}
+
+// add adds a handled event to the progress. During a replay, it may have been parked before.
+func (p *Progress) add(at Position) {
+	p.Position = at
+	if p.Replay == "" {
+		return
+	}
+	p.Handled = append(p.Handled, at)
+	if at == p.Replay {
+		p.Replay = ""
+	}
 }
 
 // callHandler calls the handler. A panic becomes an error.
@@ -89,7 +99,9 @@ func (t *term[E]) storeResult(ctx context.Context, handle func(context.Context) 
 	err error) {
 	before := t.mark
 	err = callback.Run(func() (err error) {
-		at, err = t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, before, handle)
+		at, err = t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, before, func(ctx context.Context) (Progress, error) {
+			return handle(withToken(ctx, before.Token))
+		})
 		return err
 	})
 	return at, err
@@ -126,13 +138,17 @@ func (t *term[E]) recordRetry(now failureState, what string) {
 
 // parkEvent gives an event up.
 func (t *term[E]) parkEvent(ctx context.Context, e Event[E]) (Progress, error) {
+	done := Progress{Position: t.mark.Position, Replay: t.mark.Replay}
 	if t.cfg.OnPark != nil {
 		if err := t.callOnPark(ctx, e); err != nil {
-			return Progress{Position: t.mark.Position}, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
+			return done, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
 		}
 	}
-	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: storableText(t.failureState.err),
-		Attempts: t.failureState.attempts, Token: t.mark.Token, Time: time.Now()}}}, nil
+	done.add(e.Position)
+	done.Handled = nil
+	done.Parked = []Parked{{Position: e.Position, After: t.mark.Position, Error: storableText(t.failureState.err),
+		Attempts: t.failureState.attempts, Token: t.mark.Token, Time: time.Now()}}
+	return done, nil
 }
 
 func (t *term[E]) callOnPark(ctx context.Context, e Event[E]) (err error) {
@@ -160,10 +176,7 @@ func (t *term[E]) recordDone(events []Event[E], park bool) {
 }
 
 // storableText returns the part of an error's text that a database can store.
-func storableText(err error) string {
-	text := err.Error()
-	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")
-}
+func storableText(err error) string { return boundText(err.Error(), maxError) }
 
 func positionsOf[E any](events []Event[E]) []Position {
 	at := make([]Position, len(events))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -55,9 +57,13 @@ type Config[E any] struct {
 	// LagInterval is the interval at which a source that is a Lagger is asked for the lag. It is also asked
 	// when there is nothing more to read. Default 10 s.
 	LagInterval time.Duration
-	// CheckInterval is the interval at which an idle processor checks, with one small write, whether its
-	// checkpoint was rewound. A processor that has events notices with the next event. Default 10 s.
+	// CheckInterval is the interval at which the leader publishes its report, with one small write beside the
+	// checkpoint, and learns of operators' requests; see [Manager]. With each batch it learns of them, too.
+	// Default 5 s.
 	CheckInterval time.Duration
+	// Node names this process in its reports, for example by Cluster.Node().AdvertiseAddress(). Default: the name of
+	// the host and the number of the process.
+	Node string
 	// Logger gets one line per event that concerns an operator. Default: none.
 	Logger hclog.Logger
 }
@@ -80,9 +86,31 @@ func (c Config[E]) withDefaults() Config[E] {
 	c.Backoff = c.Backoff.withDefaults()
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
 	c.LagInterval = cmp.Or(c.LagInterval, 10*time.Second)
-	c.CheckInterval = cmp.Or(c.CheckInterval, 10*time.Second)
+	c.CheckInterval = cmp.Or(c.CheckInterval, 5*time.Second)
+	c.Node = boundText(cmp.Or(c.Node, ownName()), maxReason)
 	c.Logger = logqueue.New(c.Logger)
 	return c
+}
+
+// ownName returns a name of this process.
+func ownName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
+}
+
+// CheckName returns an error that matches leaderelection.ErrBadName unless name can be a processor's.
+func CheckName(name string) error {
+	if err := state.CheckName("processor", name); err != nil {
+		return err
+	}
+	if !utf8.ValidString(name) || strings.ContainsRune(name, 0) { // some checkpoints cannot store it
+		return fmt.Errorf("%w for the processor: %q is no UTF-8 text without NUL; write it in hex, for example",
+			lifecycle.ErrBadName, name)
+	}
+	return nil
 }
 
 // ErrBadConfig is matched by the errors of Config.Validate, except those of a bad name, which match
@@ -91,12 +119,8 @@ var ErrBadConfig = errors.New("bad processor configuration")
 
 // Validate returns an error if the configuration is invalid.
 func (c Config[E]) Validate() error {
-	if err := state.CheckName("processor", c.Name); err != nil {
+	if err := CheckName(c.Name); err != nil {
 		return err
-	}
-	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // some checkpoints cannot store it
-		return fmt.Errorf("%w for the processor: %q is no UTF-8 text without NUL; write it in hex, for example",
-			lifecycle.ErrBadName, c.Name)
 	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }
 	switch {

@@ -36,11 +36,12 @@
 // handler is a failure. If a panic ended the process instead, one event could end every process in turn, with
 // all else that runs there.
 //
-// # Pauses
+// # Operators
 //
-// [Processor.Pause] stops the handling of events, for example for maintenance of the systems that the handler
-// writes to. The processor keeps its lead and its claim. A pause concerns this process only and is kept in
-// memory.
+// A [Manager], which every checkpoint of this module is, lists the processors of the whole cluster, pauses, resumes
+// and rewinds them, and shows, retries and drops their parked events. Requests are stored beside the checkpoint: the
+// leader follows them, and so does the next one. [Pause] and [Retry] wait until the leader has. A paused processor
+// keeps its lead.
 //
 // # What is not promised
 //
@@ -48,6 +49,7 @@
 //     that: nothing is stored for it, but its effects elsewhere remain.
 //   - An event that ends the process (os.Exit, out of memory) is not parked, because attempts are counted in
 //     memory.
+//   - A report of a leader that was killed stays. Only its age shows that.
 //   - Events that appear at a position that was already passed are missed. A source must not return a later
 //     event before an earlier one; see [Source].
 //

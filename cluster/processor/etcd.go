@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/backoff"
@@ -34,6 +37,7 @@ type Etcd struct {
 	keys    state.Keys
 	timeout time.Duration
 	rests   format.RestCache // of the checkpoints, by name
+	reports sync.Map         // revisions of the reports that this process wrote, by the processors' names
 }
 
 // ErrFormat is matched by the error of a checkpoint or a parked event that this release does not read, because a newer
@@ -75,40 +79,87 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 // etcdRetry is the pause before the next check of a request that got no answer.
 var etcdRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
-// storedCheckpoint is a checkpoint as stored in etcd.
+// storedCheckpoint is a checkpoint as stored in etcd, with the requests beside it.
 type storedCheckpoint struct {
 	Position Position    `json:"position"`
 	Token    int64       `json:"token"`
+	Replay   Position    `json:"replay,omitempty"`
+	Claims   int64       `json:"claims,omitempty"`
 	revision int64       // etcd revision of the last change; 0: there is no checkpoint
 	rest     format.Rest // fields that this release does not know; they are stored again
+	requests storedRequests
 }
 
-func (s storedCheckpoint) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
+// storedRequests holds what operators request of a processor.
+type storedRequests struct {
+	pause PauseRequest
+	rest  format.Rest // of the pause
+	retry Position
+}
+
+func (s storedCheckpoint) mark() Mark {
+	return Mark{Position: s.Position, Token: s.Token, Version: s.revision, Claim: s.Claims, Replay: s.Replay,
+		Paused: s.requests.pause.Paused, Request: s.requests.pause.Number, Retry: s.requests.retry}
+}
 
 // equals reports whether the stored checkpoint equals the one that was to be written.
 func (s storedCheckpoint) equals(want storedCheckpoint) bool {
-	return s.Position == want.Position && s.Token == want.Token
+	return s.Position == want.Position && s.Token == want.Token && s.Replay == want.Replay && s.Claims == want.Claims
+}
+
+// requestReads returns the operations whose answers decodeRequests decodes.
+func (e *Etcd) requestReads(name string) []clientv3.Op {
+	return []clientv3.Op{clientv3.OpGet(e.keys.ProcessorPause(name)),
+		clientv3.OpGet(e.keys.Retries(name), clientv3.WithPrefix(), clientv3.WithLimit(1))}
+}
+
+func (e *Etcd) decodeRequests(name string, answers []*etcdserverpb.ResponseOp) (r storedRequests, err error) {
+	for _, kv := range answers[0].GetResponseRange().Kvs {
+		if r.rest, err = format.Decode(string(kv.Key), kv.Value, &r.pause); err != nil {
+			return r, unreadableError(name, "request to pause", string(kv.Key), err)
+		}
+		r.pause.Number = kv.ModRevision
+	}
+	for _, kv := range answers[1].GetResponseRange().Kvs {
+		var retry storedRetry
+		if err := format.DecodeKnown(string(kv.Key), kv.Value, &retry); err != nil {
+			return r, unreadableError(name, "request for a retry", string(kv.Key), err)
+		}
+		r.retry = retry.Position
+	}
+	return r, nil
+}
+
+// unreadableError returns the error for a record of a processor that cannot be decoded.
+func unreadableError(name, what, key string, err error) error {
+	if errors.Is(err, ErrFormat) {
+		return fmt.Errorf("the %s of processor %q cannot be used: %w", what, name, err)
+	}
+	return fmt.Errorf("the %s of processor %q cannot be read, repair or delete %s: %w", what, name, key, err)
 }
 
 func (e *Etcd) readStored(ctx context.Context, name string) (storedCheckpoint, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
-	key := e.keys.Checkpoint(name)
-	resp, err := e.client.Get(ctx, key)
+	resp, err := e.client.Txn(ctx).Then(append(e.requestReads(name), clientv3.OpGet(e.keys.Checkpoint(name)))...).Commit()
 	if err != nil {
 		return storedCheckpoint{}, fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
 	}
-	if len(resp.Kvs) == 0 {
-		return storedCheckpoint{}, nil
+	return e.decodeStored(name, resp.Responses)
+}
+
+// decodeStored decodes the answers to requestReads and to a read of the checkpoint.
+func (e *Etcd) decodeStored(name string, answers []*etcdserverpb.ResponseOp) (s storedCheckpoint, err error) {
+	if s.requests, err = e.decodeRequests(name, answers); err != nil {
+		return storedCheckpoint{}, err
 	}
-	s := storedCheckpoint{revision: resp.Kvs[0].ModRevision}
-	if s.rest, err = format.Decode(key, resp.Kvs[0].Value, &s); errors.Is(err, ErrFormat) {
-		return storedCheckpoint{}, fmt.Errorf("the checkpoint of processor %q cannot be used: %w", name, err)
-	} else if err != nil {
-		return storedCheckpoint{}, fmt.Errorf("the checkpoint of processor %q cannot be read, repair or delete %s: %w",
-			name, key, err)
+	for _, kv := range answers[2].GetResponseRange().Kvs {
+		s.revision = kv.ModRevision
+		if s.rest, err = format.Decode(string(kv.Key), kv.Value, &s); err != nil {
+			return storedCheckpoint{}, unreadableError(name, "checkpoint", string(kv.Key), err)
+		}
+		e.rests.Keep(name, s.revision, s.rest)
 	}
-	e.rests.Keep(name, s.revision, s.rest)
 	return s, nil
 }
 
@@ -123,16 +174,18 @@ func (e *Etcd) writeStored(ctx context.Context, name string, revision int64, s *
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
 	key := e.keys.Checkpoint(name)
-	resp, err := e.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
-		Then(append(also, clientv3.OpPut(key, string(value)))...).Commit()
+	then := slices.Concat(also, []clientv3.Op{clientv3.OpPut(key, string(value))}, e.requestReads(name))
+	resp, err := e.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(then...).Commit()
 	if err != nil {
 		return false, fmt.Errorf("write the checkpoint of processor %q: %w", name, err)
 	}
-	s.revision = resp.Header.Revision
-	if resp.Succeeded {
-		e.rests.Keep(name, s.revision, s.rest)
+	if !resp.Succeeded {
+		return false, nil
 	}
-	return resp.Succeeded, nil
+	s.revision = resp.Header.Revision
+	e.rests.Keep(name, s.revision, s.rest)
+	s.requests, err = e.decodeRequests(name, resp.Responses[len(also)+1:])
+	return true, err
 }
 
 // Claim implements [Checkpoint]. It always writes, so that a request in flight finds a changed checkpoint.
@@ -142,7 +195,9 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 		if err != nil {
 			return Mark{}, err
 		}
-		claimed := storedCheckpoint{Position: s.Position, Token: token, rest: s.rest}
+		claimed := s
+		claimed.Token = token
+		claimed.Claims++
 		if token == 0 {
 			claimed.Token = s.Token + 1
 		}
@@ -161,7 +216,7 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 	work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
-	if progress.Position == at.Position && len(progress.Parked) == 0 {
+	if progress.isEmpty(at) {
 		return at, failed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.timeout)
@@ -176,19 +231,16 @@ func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 // storeProgress writes the progress. If the answer is lost, it reads the checkpoint, and sends the request again if it
 // was not carried out. Both requests compare the same revision, so only one takes effect.
 func (e *Etcd) storeProgress(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
-	next := storedCheckpoint{Position: progress.Position, Token: at.Token, rest: e.rests.Rest(name, at.Version)}
-	var also []clientv3.Op
-	for _, p := range progress.Parked {
-		value, err := format.Encode(p, nil)
-		if err != nil {
-			return at, err
-		}
-		also = append(also, clientv3.OpPut(e.keys.ParkedEvent(name, string(p.Position)), string(value)))
+	next := storedCheckpoint{Position: progress.Position, Token: at.Token, Replay: progress.Replay, Claims: at.Claim,
+		rest: e.rests.Rest(name, at.Version)}
+	also, err := e.parkedOps(name, progress)
+	if err != nil {
+		return at, err
 	}
 	for retry := (backoff.Backoff{Policy: etcdRetry}); ; {
 		ok, err := e.writeStored(ctx, name, at.Version, &next, also...)
 		if ok {
-			return next.mark(), nil
+			return next.mark(), err
 		}
 		s, readErr := e.readStored(ctx, name)
 		switch {
@@ -203,67 +255,6 @@ func (e *Etcd) storeProgress(ctx context.Context, name string, at Mark, progress
 		}
 		if !wait.For(ctx, retry.Next()) {
 			return at, err
-		}
-	}
-}
-
-// Parked returns the processor's parked events, oldest first.
-func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
-	defer cancel()
-	resp, err := e.client.Get(ctx, e.keys.Parked(name), clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
-	if err != nil {
-		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)
-	}
-	parked := make([]Parked, len(resp.Kvs))
-	for i, kv := range resp.Kvs {
-		if err := format.DecodeKnown(string(kv.Key), kv.Value, &parked[i]); errors.Is(err, ErrFormat) {
-			return nil, fmt.Errorf("a parked event of processor %q cannot be read: %w", name, err)
-		} else if err != nil {
-			return nil, fmt.Errorf("a parked event of processor %q cannot be read, repair or delete %s: %w", name, kv.Key, err)
-		}
-	}
-	return parked, nil
-}
-
-// Forget removes the record of a parked event. It returns no error if there is none.
-func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
-	defer cancel()
-	if _, err := e.client.Delete(ctx, e.keys.ParkedEvent(name, string(at))); err != nil {
-		return fmt.Errorf("forget the parked event of processor %q at %q: %w", name, at, err)
-	}
-	return nil
-}
-
-// Rewind makes the processor continue after the given position; "" is the beginning. Smaller tokens stay
-// fenced. A running processor notices with its next event, or after Config.CheckInterval.
-func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
-	if err := to.Validate(); err != nil {
-		return fmt.Errorf("rewind processor %q: %w", name, err)
-	}
-	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Position = to })
-}
-
-// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
-// again. First make sure that no process with an old token is still running.
-func (e *Etcd) Unfence(ctx context.Context, name string) error {
-	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Token = 0 })
-}
-
-// changeStored applies f to the stored checkpoint.
-func (e *Etcd) changeStored(ctx context.Context, name string, f func(s *storedCheckpoint)) error {
-	for {
-		s, err := e.readStored(ctx, name)
-		if err != nil {
-			return err
-		}
-		changed := s
-		f(&changed)
-		ok, err := e.writeStored(ctx, name, s.revision, &changed)
-		if ok || err != nil {
-			return err
 		}
 	}
 }

@@ -1,15 +1,11 @@
 package processor
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 )
 
-// Memory is a checkpoint in the memory of this process, for tests. The zero value works.
+// Memory is a checkpoint in the memory of this process, for tests. The zero value works. It implements [Manager].
 type Memory struct {
 	mu     sync.Mutex
 	byName map[string]*memoryEntry
@@ -17,12 +13,32 @@ type Memory struct {
 
 type memoryEntry struct {
 	mark   Mark
-	parked map[Position]parkedEntry
+	pause  PauseRequest
+	report *Report
+	parked []Parked // oldest first
 }
 
-type parkedEntry struct {
-	Parked
-	version int64
+// current returns the mark with the requests.
+func (r *memoryEntry) current() Mark {
+	m := r.mark
+	m.Paused, m.Request = r.pause.Paused, r.pause.Number
+	for _, p := range r.parked {
+		if p.Retry {
+			m.Retry = p.Position
+			break
+		}
+	}
+	return m
+}
+
+// find returns the record of a parked event, nil if there is none.
+func (r *memoryEntry) find(at Position) *Parked {
+	for i := range r.parked {
+		if r.parked[i].Position == at {
+			return &r.parked[i]
+		}
+	}
+	return nil
 }
 
 // entry returns the processor's entry. The lock must be held.
@@ -32,7 +48,7 @@ func (m *Memory) entry(name string) *memoryEntry {
 	}
 	r := m.byName[name]
 	if r == nil {
-		r = &memoryEntry{parked: map[Position]parkedEntry{}}
+		r = &memoryEntry{}
 		m.byName[name] = r
 	}
 	return r
@@ -51,7 +67,8 @@ func (m *Memory) Claim(_ context.Context, name string, token int64) (Mark, error
 	}
 	r.mark.Token = token
 	r.mark.Version++
-	return r.mark, nil
+	r.mark.Claim++
+	return r.current(), nil
 }
 
 // Advance implements [Checkpoint]. It cannot undo work's effects.
@@ -64,71 +81,41 @@ func (m *Memory) Advance(ctx context.Context, name string, at Mark,
 	switch {
 	case r.mark.Token > at.Token:
 		return at, fencedError(name, at.Token, r.mark.Token)
-	case r.mark != at:
+	case r.mark.Version != at.Version:
 		return at, movedError(name, at, failed)
 	}
-	r.mark.Position = progress.Position
+	if progress.isEmpty(at) {
+		return r.current(), failed
+	}
+	r.mark.Position, r.mark.Replay = progress.Position, progress.Replay
 	r.mark.Version++
 	for _, p := range progress.Parked {
-		r.parked[p.Position] = parkedEntry{p, r.mark.Version}
+		r.forget(p.Position)
+		r.parked = append(r.parked, p)
 	}
-	return r.mark, failed
+	for _, handled := range progress.Handled {
+		r.forget(handled)
+	}
+	if p := progress.Failed; p != nil {
+		if record := r.find(p.Position); record != nil {
+			*record = *p
+			record.Retry = false
+		}
+	}
+	return r.current(), failed
 }
 
-// Parked returns the processor's parked events, oldest first.
-func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sorted := slices.SortedFunc(maps.Values(m.entry(name).parked), func(a, b parkedEntry) int {
-		return cmp.Compare(a.version, b.version)
-	})
-	parked := make([]Parked, len(sorted))
-	for i, p := range sorted {
-		parked[i] = p.Parked
-	}
-	return parked, nil
-}
-
-// Forget removes the record of a parked event. It returns no error if there is none.
-func (m *Memory) Forget(_ context.Context, name string, at Position) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.entry(name).parked, at)
-	return nil
-}
-
-// Rewind makes the processor continue after the given position; "" is the beginning. Smaller tokens stay
-// fenced. A running processor notices with its next event, or after Config.CheckInterval.
-func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
-	if err := to.Validate(); err != nil {
-		return fmt.Errorf("rewind processor %q: %w", name, err)
-	}
+// Report implements [Checkpoint].
+func (m *Memory) Report(_ context.Context, name string, report Report) (Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.entry(name)
-	r.mark.Position = to
-	r.mark.Version++
-	return nil
-}
-
-// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
-// again. First make sure that no process with an old token is still running.
-func (m *Memory) Unfence(_ context.Context, name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.entry(name)
-	r.mark.Token = 0
-	r.mark.Version++
-	return nil
-}
-
-func fencedError(name string, token, by int64) error {
-	return fmt.Errorf("processor %q, token %d, stored %d: %w", name, token, by, ErrFenced)
-}
-
-func movedError(name string, at Mark, failed error) error {
-	if failed != nil {
-		return fmt.Errorf("processor %q: %w, and before that: %w", name, ErrMoved, failed)
+	switch {
+	case r.mark.Token > report.Token:
+		return Mark{}, fencedError(name, report.Token, r.mark.Token)
+	case r.mark.Token < report.Token:
+		return Mark{}, movedError(name, r.mark, nil)
 	}
-	return fmt.Errorf("processor %q, from %q: %w", name, at.Position, ErrMoved)
+	r.report = &report
+	return r.current(), nil
 }

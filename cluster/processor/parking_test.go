@@ -66,7 +66,7 @@ func TestPoisonIsParked(t *testing.T) {
 	r := records[0]
 	require.WithinDuration(t, time.Now(), r.Time, patience)
 	r.Time = time.Time{}
-	require.Equal(t, processor.Parked{Position: "4", Error: "oops", Attempts: 3, Token: p.Status().Token}, r)
+	require.Equal(t, processor.Parked{Position: "4", After: "3", Error: "oops", Attempts: 3, Token: p.Status().Token}, r)
 	require.Equal(t, "panic: at the disco", records[2].Error)
 	s := p.Status()
 	require.EqualValues(t, 4, s.Parked)

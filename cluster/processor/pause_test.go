@@ -9,13 +9,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// A paused processor finishes the current event, stores its progress, and later continues from there.
+// pauseIt pauses the processor it and waits until that is acknowledged.
+func pauseIt(t *testing.T, m processor.Manager) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, processor.Pause(ctx, m, "it", processor.PauseRequest{By: "the test", Reason: "why not"}))
+}
+
+func resumeIt(t *testing.T, m processor.Manager) {
+	t.Helper()
+	require.NoError(t, processor.Resume(t.Context(), m, "it", processor.PauseRequest{By: "the test"}))
+}
+
+// A paused processor finishes the current event, stores its progress, and later continues from there. The pause is
+// acknowledged after that.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	source, done, checkpoint := &numbers{last: 5}, &handled{}, &counted{}
+	source, done, checkpoint := &numbers{last: 5}, &handled{}, &processor.Memory{}
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	p, end := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: checkpoint,
 		CheckInterval: time.Millisecond, Handler: func(ctx context.Context, e processor.Event[int]) error {
@@ -26,52 +41,58 @@ func TestPause(t *testing.T) {
 			return done.handle(ctx, e)
 		}})
 	<-inside
-	brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, p.Pause(brief), context.DeadlineExceeded, "an event is being handled")
-	require.True(t, p.Status().Paused)
+	err := processor.Pause(brief, checkpoint, "it", processor.PauseRequest{})
+	require.ErrorIs(t, err, processor.ErrNotAcknowledged, "an event is being handled")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, p.Status().Paused)
+	eventually(t, func() bool { return reportOf(t, checkpoint).At.After(time.Now().Add(-time.Minute)) }, "it reports")
 	close(goOn)
-	require.NoError(t, p.Pause(t.Context()))
-	require.Equal(t, upTo(2), done.all())
+	pauseIt(t, checkpoint)
+	require.Equal(t, upTo(2), done.all(), "what it has handled is stored, and no more")
+	s, err := checkpoint.Look(t.Context(), "it")
+	require.NoError(t, err)
+	require.EqualValues(t, "2", s.Position)
+	require.Equal(t, "why not", s.Pause.Reason)
 	st := p.Status()
-	require.EqualValues(t, "2", st.Position, "what it has handled is stored, and no more")
+	require.True(t, st.Paused)
 	require.EqualValues(t, 2, st.Handled)
 	require.True(t, st.Leading, "it keeps its lead")
 
 	source.grow(1)
-	before := checkpoint.claims.Load()
-	eventually(t, func() bool { return checkpoint.claims.Load() > before+20 }, "it goes on looking at its claim")
+	before := s.Report.At
+	eventually(t, func() bool { return reportOf(t, checkpoint).At.After(before.Add(10 * time.Millisecond)) },
+		"it goes on reporting")
 	require.Equal(t, upTo(2), done.all(), "nothing is handled")
-	require.NoError(t, p.Pause(t.Context()), "again is fine")
-	p.Resume()
-	p.Resume()
+	pauseIt(t, checkpoint)
+	resumeIt(t, checkpoint)
+	resumeIt(t, checkpoint)
 	eventually(t, func() bool { return p.Status().Position == "6" }, "it goes on")
 	require.False(t, p.Status().Paused)
 	end()
 	require.Equal(t, upTo(6), done.all())
 }
 
-// counted is a checkpoint that counts its claims.
-type counted struct {
-	processor.Memory
-	claims atomic.Int64
-}
-
-func (c *counted) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
-	c.claims.Add(1)
-	return c.Memory.Claim(ctx, name, token)
+func reportOf(t *testing.T, m processor.Manager) processor.Report {
+	t.Helper()
+	s, err := m.Look(t.Context(), "it")
+	require.NoError(t, err)
+	if s.Report == nil {
+		return processor.Report{}
+	}
+	return *s.Report
 }
 
 // A pause does not wait until a checkpoint that is away is asked again.
 func TestPauseBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	checkpoint := &away{failed: make(chan struct{}, 1000)}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: checkpoint,
-		Handler: (&handled{}).handle, Backoff: processor.Backoff{Min: time.Minute, Max: time.Minute}})
+	_, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: checkpoint,
+		CheckInterval: time.Millisecond, Handler: (&handled{}).handle,
+		Backoff: processor.Backoff{Min: time.Hour, Max: time.Hour}})
 	<-checkpoint.failed
-	brief, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	require.NoError(t, p.Pause(brief))
+	pauseIt(t, checkpoint)
 	end()
 }
 
@@ -87,13 +108,14 @@ func (a *away) Advance(context.Context, string, processor.Mark,
 	return processor.Mark{}, errOops
 }
 
-// A pause lasts through failures, before the first term, and until the end. If another process claims the
-// checkpoint, the term ends nevertheless.
+// A pause lasts through failures, before the first term, from one leader to the next, and until it is ended. If
+// another process claims the checkpoint, the term ends nevertheless.
 func TestPauseHolds(t *testing.T) {
 	t.Parallel()
 	checkpoint, fails := &processor.Memory{}, make(chan struct{}, 1000)
 	var resumed atomic.Bool
-	p, err := processor.New(processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: checkpoint,
+	pauseIt(t, checkpoint) // no leader runs
+	cfg := processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: checkpoint,
 		MaxAttempts: -1, CheckInterval: time.Millisecond, Backoff: processor.Backoff{Min: time.Millisecond,
 			Max: time.Millisecond}, Handler: func(context.Context, processor.Event[int]) error {
 			if !resumed.Load() {
@@ -101,49 +123,62 @@ func TestPauseHolds(t *testing.T) {
 			}
 			fails <- struct{}{}
 			return errOops
-		}})
-	require.NoError(t, err)
-	require.NoError(t, p.Pause(t.Context()))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+		}}
+	p, endFirst := run(t, cfg)
 	eventually(t, func() bool { return p.Status().Leading }, "it leads")
-	_, err = checkpoint.Claim(t.Context(), "it", p.Status().Token+100)
+	_, err := checkpoint.Claim(t.Context(), "it", p.Status().Token+100)
 	require.NoError(t, err)
 	eventually(t, func() bool { return p.Status().Failures > 0 }, "it notices that another has claimed")
+	endFirst()
+	s, err := checkpoint.Look(t.Context(), "it")
+	require.NoError(t, err)
+	p, end := run(t, cfg)
+	eventually(t, func() bool { return p.Status().Paused }, "it leads, and is paused")
+	pauseIt(t, checkpoint)
+	require.Greater(t, p.Status().Token, s.Token, "the next leader")
 	resumed.Store(true)
-	p.Resume()
+	resumeIt(t, checkpoint)
 	<-fails
 	<-fails
-	require.NoError(t, p.Pause(t.Context()))
+	pauseIt(t, checkpoint)
 	for len(fails) > 0 {
 		<-fails
 	}
 	resumed.Store(false)
 	require.Positive(t, p.Status().Retries)
-	cancel()
-	require.NoError(t, <-ended)
+	end()
 	require.Empty(t, fails)
+	require.False(t, reportOf(t, checkpoint).Leading, "it reports that it has ended")
+	pauseIt(t, checkpoint)
 }
 
-func TestPauseInAGroup(t *testing.T) {
+// A leader that was killed acknowledges nothing: its last report says that it leads.
+func TestPauseWithoutLeader(t *testing.T) {
 	t.Parallel()
-	p, err := processor.New(processor.Config[int]{Name: "it", Source: &numbers{}, Handler: (&handled{}).handle,
-		Checkpoint: &processor.Memory{}})
+	checkpoint := &processor.Memory{}
+	m, err := checkpoint.Claim(t.Context(), "it", 3)
 	require.NoError(t, err)
-	g := processor.Group{other{}, p}
-	require.NoError(t, g.Pause(t.Context(), "it"))
-	require.True(t, p.Status().Paused)
-	require.NoError(t, g.Resume("it"))
-	require.False(t, p.Status().Paused)
-	for _, name := range []string{"nobody", "other"} {
-		require.ErrorIs(t, g.Pause(t.Context(), name), processor.ErrUnknown)
-		require.ErrorIs(t, g.Resume(name), processor.ErrUnknown)
-	}
+	_, err = checkpoint.Report(t.Context(), "it", processor.Report{Claim: m.Claim, Status: processor.Status{Leading: true,
+		Token: 3}})
+	require.NoError(t, err)
+	brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, processor.Pause(brief, checkpoint, "it", processor.PauseRequest{}), processor.ErrNotAcknowledged)
+	_, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{}, Handler: (&handled{}).handle,
+		Checkpoint: checkpoint})
+	pauseIt(t, checkpoint)
+	end()
+	resumed, cancelResumed := context.WithCancel(t.Context())
+	defer cancelResumed()
+	require.ErrorIs(t, processor.Pause(resumed, resumesAtOnce{checkpoint}, "it", processor.PauseRequest{}),
+		processor.ErrResumed)
+	require.ErrorIs(t, processor.Pause(resumed, checkpoint, "", processor.PauseRequest{}), leaderelection.ErrBadName)
 }
 
-// other is a runner that cannot be paused.
-type other struct{}
+// resumesAtOnce ends each pause.
+type resumesAtOnce struct{ *processor.Memory }
 
-func (other) Run(context.Context) error { return errors.New("it does not run") }
-func (other) Status() processor.Status  { return processor.Status{Name: "other"} }
+func (r resumesAtOnce) RequestPause(ctx context.Context, name string, request processor.PauseRequest) error {
+	return errors.Join(r.Memory.RequestPause(ctx, name, request),
+		r.Memory.RequestPause(ctx, name, processor.PauseRequest{}))
+}

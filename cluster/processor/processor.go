@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/goverse/goverse/cluster/internal/leadcaller"
 	"github.com/goverse/goverse/internal/logs/logqueue"
@@ -20,7 +21,6 @@ type Processor[E any] struct {
 	cfg     Config[E]
 	running sync.Mutex
 	report  statusReport
-	gate    pauseGate
 }
 
 // New returns a processor, or an error if the configuration is invalid. Call [Processor.Run] to run it.
@@ -46,9 +46,12 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]
 		err := p.cfg.LeaderLock.Lead(waiting, func(ctx context.Context, token int64) error {
-			t = &term[E]{p: p, cfg: &p.cfg, log: p.cfg.Logger.With("processor", p.cfg.Name)}
+			t = newTerm(p)
 			return t.run(ctx, token)
 		})
+		if t != nil {
+			t.publishEnd(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -72,5 +75,9 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 // pauseAfterFailures waits for the pause that follows the given number of failures in a row. It reports whether ctx is
 // still valid.
 func (p *Processor[E]) pauseAfterFailures(ctx context.Context, failures int) bool {
-	return wait.For(ctx, p.cfg.Backoff.Delay(failures))
+	return wait.For(ctx, p.delayAfterFailures(failures))
+}
+
+func (p *Processor[E]) delayAfterFailures(failures int) time.Duration {
+	return p.cfg.Backoff.Delay(failures)
 }

@@ -11,7 +11,7 @@ import (
 type Status struct {
 	Name    string    `json:"name"`
 	Leading bool      `json:"leading"` // this process handles the events
-	Paused  bool      `json:"paused"`  // no further event is handled until Resume
+	Paused  bool      `json:"paused"`  // this process leads and handles no event, because that was requested
 	Token   int64     `json:"token"`   // of the last term
 	Since   time.Time `json:"since"`   // when that term began
 	// Position is that of the last event known to be done; "" before the first term.
@@ -39,19 +39,29 @@ type statusReport struct {
 	s           Status
 	rate        eventrate.Rate
 	lagPosition Position // the position for which the lag was measured
+	request     int64    // the last request to pause or resume that is followed
 }
 
 func (r *statusReport) initStatus(name string) { r.s.Name, r.s.Lag = name, -1 }
 
 // Status returns the current status. It does not block.
 func (p *Processor[E]) Status() Status {
-	r := &p.report
+	s, _ := p.report.current(time.Now())
+	return s
+}
+
+// current returns the status, and the number of the request that is followed.
+func (r *statusReport) current(now time.Time) (Status, int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.s
-	s.Paused, _ = p.gate.isShut()
-	s.PerSecond = r.rate.PerSecond(time.Now())
-	return s
+	s.PerSecond = r.rate.PerSecond(now)
+	return s, r.request
+}
+
+// setPaused records that the request to pause or resume is followed, after all that was handled is stored.
+func (r *statusReport) setPaused(at Mark) {
+	r.changeStatus(func(s *Status) { s.Paused, r.request = at.Paused, at.Request })
 }
 
 func (r *statusReport) changeStatus(f func(s *Status)) {
@@ -68,7 +78,7 @@ func (r *statusReport) recordTermStart(at Mark) {
 
 // recordTermEnd records the end of a term. The lag is then known only to the next leader.
 func (r *statusReport) recordTermEnd() {
-	r.changeStatus(func(s *Status) { s.Leading, s.Lag, s.Attempts = false, -1, 0 })
+	r.changeStatus(func(s *Status) { s.Leading, s.Paused, s.Lag, s.Attempts = false, false, -1, 0 })
 }
 
 func (r *statusReport) setPosition(at Mark) {
@@ -108,6 +118,14 @@ func (r *statusReport) recordRetry(err error, attempts int) {
 	r.changeStatus(func(s *Status) {
 		s.Retries++
 		s.Attempts, s.LastError, s.LastErrorAt = attempts, err.Error(), time.Now()
+	})
+}
+
+// recordFailedRetry records that a parked event has failed again.
+func (r *statusReport) recordFailedRetry(err error) {
+	r.changeStatus(func(s *Status) {
+		s.Retries++
+		s.LastError, s.LastErrorAt = err.Error(), time.Now()
 	})
 }
 

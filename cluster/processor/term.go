@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,10 +22,26 @@ type term[E any] struct {
 	log          hclog.Logger
 	mark         Mark
 	failureState failureState
-	claimed      time.Time   // when the checkpoint was last claimed
 	outage       int         // failures in a row that no event caused
 	fenced       bool        // another process has claimed the checkpoint, which ended the term
 	lagRequests  wait.Signal // requests a measurement of the lag; nil if the source has none
+	reports      wait.Signal // requests a report
+	seen         atomic.Pointer[Mark]
+	looks        wait.Signal  // after seen has changed
+	claim        atomic.Int64 // of the mark
+	pauseSeen    atomic.Bool  // the last mark or report says that the processor is paused
+}
+
+func newTerm[E any](p *Processor[E]) *term[E] {
+	return &term[E]{p: p, cfg: &p.cfg, log: p.cfg.Logger.With("processor", p.cfg.Name), reports: wait.NewSignal(),
+		looks: wait.NewSignal()}
+}
+
+// setMark sets the mark, which the checkpoint has just returned.
+func (t *term[E]) setMark(m Mark) {
+	t.mark = m
+	t.claim.Store(m.Claim)
+	t.pauseSeen.Store(m.Paused)
 }
 
 // run handles events until ctx ends or another process claims the checkpoint. It returns the reason.
@@ -38,9 +55,10 @@ func (t *term[E]) run(ctx context.Context, token int64) error {
 	token = t.mark.Token
 	t.log.Info("processor started", "token", token, "position", t.mark.Position)
 	t.p.report.recordTermStart(t.mark)
-	lag := t.measureLag(ctx)
+	lag, reports := t.measureLag(ctx), t.publishReports(ctx)
 	err := t.processBatches(ctx, token)
 	lag()
+	reports()
 	t.p.report.recordTermEnd()
 	t.log.Info("processor ended", "token", token, "position", t.mark.Position, "reason", err)
 	return err
@@ -51,6 +69,12 @@ func (t *term[E]) processBatches(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		if err := t.awaitResume(ctx, token); err != nil {
 			return err
+		}
+		if t.mark.Retry != "" && t.mark.Replay == "" { // a replay may come to the event by itself
+			if err := t.retryParked(ctx, token); err != nil {
+				return err
+			}
+			continue
 		}
 		changed := t.sourceChanged()
 		events, err := t.readEvents(ctx)
@@ -63,25 +87,27 @@ func (t *term[E]) processBatches(ctx context.Context, token int64) error {
 		if len(events) == 0 {
 			t.recordRecovery()
 			t.requestLag()
+			if t.mark.Replay = ""; t.mark.Retry != "" { // all events are passed
+				continue
+			}
 			if err := t.awaitEvents(ctx, changed, token); err != nil {
 				return err
 			}
 			continue
 		}
 		do := t.failureState.nextStep(positionsOf(events), t.cfg.MaxAttempts)
-		if do.failures > 0 && !t.p.pauseAfterFailures(ctx, do.failures) {
+		if do.failures > 0 && !t.pauseAfterFailures(ctx, do.failures) {
 			break
 		}
-		if !t.p.gate.enter() {
-			continue // paused in the meantime
-		}
-		pause, err := t.advanceBatch(ctx, events[:do.count], do.park)
-		t.p.gate.leave()
-		if err == nil {
+		if t.pauseSeen.Load() && !t.mark.Paused {
+			if err := t.claimCheckpoint(ctx, token); err != nil { // learn of the request
+				return err
+			}
 			continue
 		}
-		if pause != nil {
-			pause()
+		err = t.advanceBatch(ctx, events[:do.count], do.park)
+		if err == nil {
+			continue
 		}
 		if t.fenced {
 			return err
@@ -109,7 +135,7 @@ func (t *term[E]) claimCheckpoint(ctx context.Context, token int64) error {
 			return err
 		})
 		if err == nil {
-			t.mark, t.claimed = at, time.Now()
+			t.setMark(at)
 			return nil
 		}
 		if errors.Is(err, ErrFenced) {
@@ -128,10 +154,16 @@ func (t *term[E]) recordOvertaken(err error) error {
 	return err
 }
 
+// maxReplayed limits the events of a batch during a replay: etcd accepts 128 operations in a transaction.
+const maxReplayed = 100
+
 func (t *term[E]) readEvents(ctx context.Context) ([]Event[E], error) {
 	limit := t.cfg.BatchSize
 	if t.failureState.limit > 0 {
 		limit = min(limit, t.failureState.limit)
+	}
+	if t.mark.Replay != "" {
+		limit = min(limit, maxReplayed)
 	}
 	var events []Event[E]
 	err := callback.Run(func() (err error) {
@@ -160,7 +192,25 @@ func (t *term[E]) pauseAfterError(ctx context.Context, what string, err error) b
 		t.log.Warn(what, "position", t.mark.Position, "error", logtext.OneLine(err))
 	}
 	t.p.report.recordFailure(err)
-	return t.p.pauseAfterFailures(ctx, t.outage)
+	return t.pauseAfterFailures(ctx, t.outage)
+}
+
+// pauseAfterFailures is like that of the processor, and ends early if a report shows that the processor is paused.
+func (t *term[E]) pauseAfterFailures(ctx context.Context, failures int) bool {
+	timer := time.NewTimer(t.p.delayAfterFailures(failures))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return ctx.Err() == nil
+		case <-ctx.Done():
+			return false
+		case <-t.looks:
+			if t.pauseSeen.Load() && !t.mark.Paused {
+				return true
+			}
+		}
+	}
 }
 
 // recordRecovery records that source and checkpoint answer.
@@ -180,13 +230,12 @@ func (t *term[E]) sourceChanged() <-chan struct{} {
 	return nil
 }
 
-// awaitEvents waits until the source should be read again. At each CheckInterval it claims the checkpoint, which may
-// have been rewound or claimed by another process: with nothing to store, only a claim shows that.
+// awaitEvents waits until the source should be read again, or until a report shows that the checkpoint has changed or
+// that there is a request.
 func (t *term[E]) awaitEvents(ctx context.Context, changed <-chan struct{}, token int64) error {
-	poll, look := time.NewTimer(t.cfg.PollInterval), time.NewTimer(time.Until(t.claimed.Add(t.cfg.CheckInterval)))
+	poll := time.NewTimer(t.cfg.PollInterval)
 	defer poll.Stop()
-	defer look.Stop()
-	for before := t.mark.Position; t.mark.Position == before; look.Reset(t.cfg.CheckInterval) {
+	for {
 		select {
 		case <-poll.C:
 			return nil
@@ -194,15 +243,13 @@ func (t *term[E]) awaitEvents(ctx context.Context, changed <-chan struct{}, toke
 			return nil
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
+		case <-t.looks:
 		}
-		if err := t.claimCheckpoint(ctx, token); err != nil {
+		moved, err := t.followReport(ctx, token)
+		if err != nil || moved || t.mark.Paused || t.mark.Retry != "" {
 			return err
 		}
 	}
-	t.log.Info("checkpoint moved", "token", token, "position", t.mark.Position)
-	t.p.report.setPosition(t.mark)
-	return nil
 }
 
 // requestLag requests the lag when no events can be read. Events may be left that the source cannot show yet.

@@ -13,6 +13,7 @@ const (
 	codeDuplicateStatement   = "42P05"
 	codeNoStatement          = "26000"
 	CodeNoTable              = "42P01"
+	CodeNoColumn             = "42703"
 	CodeSerializationFailure = "40001"
 	CodeDeadlock             = "40P01"
 	CodeCompletionUnknown    = "40003"

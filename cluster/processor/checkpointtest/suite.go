@@ -25,17 +25,10 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Checkpoint is a processor.Checkpoint with the methods that operators need.
+// Checkpoint is a processor.Checkpoint that operators can manage.
 type Checkpoint interface {
 	processor.Checkpoint
-	// Parked returns the parked events, oldest first.
-	Parked(ctx context.Context, name string) ([]processor.Parked, error)
-	// Forget removes a parked event. It returns no error if there is none.
-	Forget(ctx context.Context, name string, at processor.Position) error
-	// Rewind sets the position and changes nothing else. Earlier marks are refused.
-	Rewind(ctx context.Context, name string, to processor.Position) error
-	// Unfence lets any token claim and changes nothing else. Earlier marks are refused.
-	Unfence(ctx context.Context, name string) error
+	processor.Manager
 }
 
 const patience = 20 * time.Second
@@ -57,6 +50,11 @@ func Run(t *testing.T, undoes bool, open func(t *testing.T) (a, b Checkpoint)) {
 		{"rewound", checkRewound},
 		{"unfenced", checkUnfenced},
 		{"names and positions", checkNames},
+		{"pauses", checkPauses},
+		{"reports", checkReports},
+		{"retries", checkRetries},
+		{"replays", checkReplays},
+		{"lists", checkLists},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -253,7 +251,8 @@ func (s *suite) raceTokens(name string) {
 func checkParked(s *suite) {
 	at := time.Now().Truncate(time.Millisecond).UTC()
 	park := func(p processor.Position) processor.Parked {
-		return processor.Parked{Position: p, Error: "no such customer: 7\nline two", Attempts: 3, Token: 5, Time: at}
+		return processor.Parked{Position: p, After: "8", Error: "no such customer: 7\nline two", Attempts: 3, Token: 5,
+			Time: at}
 	}
 	list := func() (got []processor.Parked) {
 		got, err := s.b.Parked(s.ctx, "it")

@@ -16,9 +16,8 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// DB is the connection to the database: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and pgx
-// closes it when a context ends during a statement, for example when a lead is lost. From then on the processor
-// fails until the program ends.
+// DB is the connection to the database: a *pgxpool.Pool. A *pgx.Conn does for CreateTables and for operators, one
+// call at a time, and for no processor: a processor publishes its report beside the batches.
 type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -29,12 +28,12 @@ type DB interface {
 // Config configures a [Checkpoint]. DB is required.
 type Config struct {
 	// DB is never closed. Each processor uses one connection of a pool at a time, shared with a [Source] on the
-	// same pool, and a second one while the source counts the lag. If a handler takes another connection of the
-	// same pool in addition to Tx, it may wait forever when as many processors do so as the pool has
-	// connections. Give such handlers a pool of their own.
+	// same pool, a second one while it publishes its report, and a third one while the source counts the lag. If a
+	// handler takes another connection of the same pool in addition to Tx, it may wait forever when as many
+	// processors do so as the pool has connections. Give such handlers a pool of their own.
 	DB DB
 	// Table is the checkpoints' table, with or without its schema. Parked events are in a table of the same
-	// name with the suffix _parked. Default goverse_checkpoints.
+	// name with the suffix _parked, and requests and reports in one with _status. Default goverse_checkpoints.
 	Table string
 	// IdleTimeout is the time without a statement after which PostgreSQL ends a batch's transaction. Without
 	// it, a process that stands still would keep its locks forever. It must be longer than the handlers of a
@@ -43,7 +42,7 @@ type Config struct {
 	IdleTimeout time.Duration
 	// RequestTimeout limits each statement, including the commit, that the checkpoint itself makes for a
 	// processor. The wait for a connection of the pool counts towards the first one. It does not limit the
-	// handler, nor Parked, Forget, Rewind, Unfence and CreateTables: if the server no longer answers, they wait
+	// handler, nor CreateTables and the methods of processor.Manager: if the server no longer answers, they wait
 	// until their own context ends. It must be longer than a commit with its deferred constraints. Default 5 s.
 	RequestTimeout time.Duration
 	// Logger gets one line when the database cannot be reached or refuses writes, and one when it is back.
@@ -105,8 +104,9 @@ func New(cfg Config) (*Checkpoint, error) {
 	return c, nil
 }
 
-// CreateTables creates the tables unless they exist. Any number of processes may call it at once and
-// repeatedly. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its own.
+// CreateTables creates the tables unless they exist, and adds what tables of earlier releases lack. Any number of
+// processes may call it at once and repeatedly. It blocks until PostgreSQL has answered or ctx ends, and has no
+// time-out of its own.
 func (c *Checkpoint) CreateTables(ctx context.Context) error {
 	if _, err := c.db.Exec(ctx, c.sql.create); err != nil {
 		return fmt.Errorf("create the tables of checkpoints: %w", err)
@@ -161,7 +161,7 @@ func (c *Checkpoint) storeToken(ctx context.Context, name string, token int64, n
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err = c.pg.WriteRow(ctx, c.sql.claim, name, token, next).Scan(&m.Position, &m.Token, &m.Version)
+	m, err = scanMark(c.pg.WriteRow(ctx, c.sql.claim, name, token, next))
 	if err != nil {
 		return processor.Mark{}, fmt.Errorf("claim the checkpoint of processor %q: %w", name, withHint(err))
 	}
@@ -179,9 +179,9 @@ func (c *Checkpoint) storedToken(ctx context.Context, name string) (token int64,
 	return token, nil
 }
 
-// withHint adds the remedy if the tables are missing.
+// withHint adds the remedy if the tables are missing, or are those of an earlier release.
 func withHint(err error) error {
-	if pg.CodeOf(err) == pg.CodeNoTable {
+	if code := pg.CodeOf(err); code == pg.CodeNoTable || code == pg.CodeNoColumn {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
 	}
 	return err
@@ -216,12 +216,11 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 		err = c.pg.EndTx(tx, err)
 		return at, classifyWorkError(ctx, tx, name, err)
 	}
-	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
-	moved, err := c.writeProgress(ctx, tx, name, at, progress)
+	next, err := c.writeProgress(ctx, tx, name, at, progress)
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errOvertaken):
 		return at, classifyCommitError(name, c.pg.EndTx(tx, err))
-	case !moved:
+	case err != nil:
 		_ = tx.Rollback(ctx) // its connection may be the only one
 		return at, c.overtakenError(ctx, name, at.Token)
 	}
@@ -245,22 +244,38 @@ func (c *Checkpoint) commitTx(ctx context.Context, tx pgx.Tx) error {
 
 const rollbackTimeout = 2 * time.Second
 
-// writeProgress adds the progress to the transaction, in one round trip. It reports whether the checkpoint was still as
-// in at.
+// errOvertaken reports that the checkpoint has changed since the mark.
+var errOvertaken = errors.New("overtaken")
+
+// writeProgress adds the progress to the transaction, in one round trip. It returns the new mark, or errOvertaken. The
+// checkpoint's row is locked last, so that the mark shows the requests that are left.
 func (c *Checkpoint) writeProgress(ctx context.Context, tx pgx.Tx, name string, at processor.Mark,
-	progress processor.Progress) (bool, error) {
+	progress processor.Progress) (next processor.Mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	batch := &pgx.Batch{}
-	batch.Queue(c.sql.advance, name, at.Token, at.Version, progress.Position)
 	for _, p := range progress.Parked {
-		batch.Queue(c.sql.park, name, p.Position, p.Error, p.Attempts, p.Token, p.Time)
+		batch.Queue(c.sql.park, name, p.Position, p.Error, p.Attempts, p.Token, p.Time, p.After)
 	}
-	results := tx.SendBatch(ctx, batch)
-	tag, err := results.Exec()
-	err = errors.Join(err, results.Close())
-	if pg.CodeOf(err) == pg.CodeSerializationFailure { // another transaction changed it, with a stricter isolation level
-		return false, nil
+	if len(progress.Handled) > 0 {
+		handled := make([]string, len(progress.Handled))
+		for i, p := range progress.Handled {
+			handled[i] = string(p)
+		}
+		batch.Queue(c.sql.handled, name, handled)
 	}
-	return tag.RowsAffected() == 1, err
+	if p := progress.Failed; p != nil {
+		batch.Queue(c.sql.failed, name, p.Position, p.Error, p.Attempts, p.Token, p.Time)
+	}
+	batch.Queue(c.sql.advance, name, at.Token, at.Version, progress.Position, progress.Replay).QueryRow(
+		func(row pgx.Row) (err error) {
+			next, err = scanMark(row)
+			return err
+		})
+	err = tx.SendBatch(ctx, batch).Close()
+	// Another transaction may have changed the checkpoint, with a stricter isolation level.
+	if errors.Is(err, pgx.ErrNoRows) || pg.CodeOf(err) == pg.CodeSerializationFailure {
+		return at, errOvertaken
+	}
+	return next, err
 }

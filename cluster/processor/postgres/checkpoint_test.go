@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -41,6 +42,7 @@ func TestPostgres(t *testing.T) {
 	s := newTestBed(t)
 	t.Run("conforms", s.conforms)
 	t.Run("conforms at any isolation", s.isolated)
+	t.Run("tables of an earlier release", s.oldTables)
 	t.Run("each event takes effect once", s.onceEach)
 	t.Run("a paused leader", s.pausedLeader)
 	t.Run("what a commit refuses", s.refused)
@@ -112,4 +114,36 @@ func (s *testBed) conforms(t *testing.T) {
 		c := s.checkpoints(t)
 		return c, c
 	})
+}
+
+// Tables of a release without requests keep their content and get what they lack.
+func (s *testBed) oldTables(t *testing.T) {
+	ctx := etcdtest.Context(t)
+	_, err := s.pool.Exec(ctx, `create table old (name text primary key, position text not null, token bigint not null,
+	version bigint not null, changed timestamptz not null default now());
+create table old_parked (name text not null, position text not null, error text not null, attempts int not null,
+	token bigint not null, parked timestamptz not null, number bigserial not null, primary key (name, position));
+insert into old values ('it', '7', 3, 12);
+insert into old_parked values ('it', '5', 'oops', 10, 3, now())`)
+	require.NoError(t, err)
+	c, err := postgres.New(postgres.Config{DB: s.pool, Table: "old"})
+	require.NoError(t, err)
+	_, err = c.Claim(ctx, "it", 4)
+	require.ErrorContains(t, err, "CreateTables")
+	require.NoError(t, c.CreateTables(ctx))
+	m, err := c.Claim(ctx, "it", 4)
+	require.NoError(t, err)
+	require.Equal(t, processor.Mark{Position: "7", Token: 4, Version: 13, Claim: 1}, m)
+	require.NoError(t, c.RequestRetry(ctx, "it", "5"))
+	parked, err := c.Parked(ctx, "it")
+	require.NoError(t, err)
+	require.Len(t, parked, 1)
+	require.True(t, parked[0].Retry)
+	// Again without a lock on the tables: a transaction that uses them does not hold it up.
+	tx, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "lock table old, old_parked, old_status in row exclusive mode")
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTables(ctx))
+	require.NoError(t, tx.Rollback(ctx))
 }

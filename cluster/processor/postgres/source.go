@@ -23,8 +23,9 @@ import (
 // underscores; Table may be preceded by a schema and a dot.
 type SourceConfig struct {
 	// DB is never closed. Read and Lag each use a connection while they run. Listen takes one connection out of
-	// the pool for good, and the pool replaces it. So a processor uses at most two connections at a time, also
-	// if its checkpoint uses the same pool: Read and the checkpoint alternate, and Lag runs beside them. With
+	// the pool for good, and the pool replaces it. So a processor uses at most three connections at a time,
+	// also if its checkpoint uses the same pool: Read and the checkpoint alternate, and Lag and reports run beside
+	// them. With
 	// fewer connections, the processors wait for each other, which counts towards RequestTimeout. A connection
 	// that was abandoned during a statement occupies its place until pgx has closed it, up to 15 s.
 	//

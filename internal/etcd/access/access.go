@@ -129,8 +129,11 @@ func Ranges(keys state.Keys, p Program) []Range {
 	events := prefixRange(keys.Prefix()+"/events/", ReadWrite, "the log of events")
 	work := prefixRange(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
 	work.Parts = []Part{{keys.Locks().Root(), "locks"}, {keys.Effects().Root(), "effects"},
-		{keys.EffectMarks(), "marks of effects"}, {keys.Prefix() + "/work/checkpoints/", "checkpoints"},
-		{keys.Prefix() + "/work/parked/", "parked events"}, {keys.Prefix() + "/work/leases/", "electors"}}
+		{keys.EffectMarks(), "marks of effects"}, {keys.Checkpoints(), "checkpoints"},
+		{keys.Prefix() + "/work/parked/", "parked events"},
+		{keys.Prefix() + "/work/pauses/", "pauses of processors"},
+		{keys.Prefix() + "/work/reports/", "reports of processors"},
+		{keys.Prefix() + "/work/retries/", "retries"}, {keys.Prefix() + "/work/leases/", "electors"}}
 	own := Range{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: ReadWrite, Always: true,
 		Purpose: "the cluster itself: leadership, nodes, shards",
 		Parts: []Part{{keys.Queue(), "candidacy"}, {keys.Acting(), "fallback"}, {keys.Request(), "requests"},

@@ -1011,11 +1011,11 @@ const actions = {
     done: (a) => `It is recorded as ${a.state}.` };
   },
   pause({ name }) {
-    return { title: `Pause the processor ${name}`, words: [`${name} handles no further event on this node, ${self()}, until it is resumed. It keeps its lead, so no other node goes on in its place.`],
+    return { title: `Pause the processor ${name}`, words: [`${name} handles no further event, on any node, until it is resumed. Its leader keeps its lead.`],
       confirm: "Pause", path: `processors/${encodeURIComponent(name)}/pause`, say: () => ({}), done: () => "It is paused." };
   },
   resume({ name }) {
-    return { title: `Resume the processor ${name}`, words: [`${name} handles events on this node, ${self()}, again, from where it stands.`],
+    return { title: `Resume the processor ${name}`, words: [`${name} handles events again, from where it stands.`],
       confirm: "Resume", path: `processors/${encodeURIComponent(name)}/resume`, say: () => ({}), done: () => "It goes on." };
   },
 };

@@ -2,7 +2,9 @@ package dashboard_test
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,13 +42,19 @@ func TestWork(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
 	c := busy(t)
-	one, err := processor.New(processor.Config[int]{Name: "views/a", Source: noEvents{}, Checkpoint: &processor.Memory{},
-		Handler: func(context.Context, processor.Event[int]) error { return nil }})
+	checkpoints := &processor.Memory{}
+	one, err := processor.New(processor.Config[int]{Name: "views/a", Source: noEvents{}, Checkpoint: checkpoints,
+		CheckInterval: 10 * time.Millisecond, Handler: func(context.Context, processor.Event[int]) error { return nil }})
 	require.NoError(t, err)
 	group := processor.Group{one}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = group.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
 	node := c.Node(2)
 	origin := serve(t, httpapi.New(node.Cluster(), httpapi.Options{Processors: group.Status,
-		Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token), Processors: group}}))
+		Checkpoints: checkpoints, Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token)}}))
 	p := b.Open(t, desk, origin+"/")
 	p.Await(t, withToken(token))
 	p.Await(t, `document.querySelector("#token-outcome").textContent.includes("accepts")`)
@@ -76,14 +84,14 @@ func TestWork(t *testing.T) {
 
 	// All kinds are in one list, and those in trouble come first.
 	tab("all", 8)
-	p.Await(t, `/^mail.4711effectdone/.test([...document.querySelectorAll("#panel tbody tr")].at(-3).textContent)`)
+	p.Await(t, `[...document.querySelectorAll("#panel tbody tr")].some((r) => /^mail.4711effectdone/.test(r.textContent))`)
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#panel tbody tr").textContent`),
 		"nightly-report")
 	tab("processors", 1)
 	act(t, p, `[data-act=pause]`, "", "paused")
 	require.True(t, one.Status().Paused)
 	act(t, p, `[data-act=resume]`, "", "goes on")
-	require.False(t, one.Status().Paused)
+	c.Eventually(func() bool { return !one.Status().Paused }, "it goes on")
 
 	draining := `[data-act=drain][data-node="` + c.Node(3).Address() + `"]`
 	act(t, p, draining, "", "drain")

@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// AllProcessors is the body of /cluster/processors/all: the processors of the whole cluster, from the checkpoints.
+type AllProcessors struct {
+	Page
+	Processors []ManagedProcessor `json:"processors"` // in the order of the checkpoints
+}
+
+// ManagedProcessor is one processor in the whole cluster.
+type ManagedProcessor struct {
+	Name     string `json:"name"`
+	Position string `json:"position"` // as stored
+	Token    int64  `json:"token"`    // of the process that claimed the checkpoint last
+	// Paused is what operators request last, and PauseAcknowledged reports whether no event is handled any more.
+	Paused            bool       `json:"paused"`
+	PauseAcknowledged bool       `json:"pause_acknowledged"`
+	PauseReason       string     `json:"pause_reason,omitempty"`
+	PauseBy           string     `json:"pause_by,omitempty"` // the caller who paused or resumed it last
+	PauseAt           *time.Time `json:"pause_at,omitempty"` // by that caller's clock
+	Replay            string     `json:"replay,omitempty"`   // the position that a rewound processor had before
+	Parked            int64      `json:"parked"`             // parked events now
+	// Report is the last report of a leader. It is old if its leader is gone: see ReportedAt.
+	Report *ProcessorReport `json:"report,omitempty"`
+}
+
+// ProcessorReport is what the leader of a processor reports, with the time by its own clock.
+type ProcessorReport struct {
+	Node       string    `json:"node"`
+	ReportedAt time.Time `json:"reported_at"`
+	// Current is false if another leader has claimed the checkpoint since.
+	Current bool `json:"current"`
+	ProcessorView
+}
+
+// ParkedEvents is the body of /cluster/processors/NAME/parked: the events that a processor has given up.
+type ParkedEvents struct {
+	Processor string        `json:"processor"`
+	Parked    []ParkedEvent `json:"parked"`    // oldest first; at most 1000
+	Truncated bool          `json:"truncated"` // there are more
+}
+
+// ParkedEvent is one parked event.
+type ParkedEvent struct {
+	Position string    `json:"position"`
+	Error    string    `json:"error"`
+	Attempts int       `json:"attempts"`
+	Token    int64     `json:"token"` // of the term that gave it up
+	At       time.Time `json:"at"`
+	Retry    bool      `json:"retry"` // a retry is requested and not yet done
+}
+
+// checkpoints returns the checkpoints whose processors are managed.
+func (a *api) checkpoints(c *cluster.Cluster) processor.Manager {
+	if a.opts.Checkpoints != nil {
+		return a.opts.Checkpoints
+	}
+	return c.Checkpoints()
+}
+
+func (a *api) serveAllProcessors(w http.ResponseWriter, r *http.Request) {
+	var q listQuery
+	if !readListQuery(w, r, &q, nil) {
+		return
+	}
+	a.serveList(w, r, "processors", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := a.checkpoints(c).List(ctx, processor.Query{After: q.after, Limit: q.limit})
+		page, err := newPage(found, more, err, func(s processor.Standing) string { return s.Name })
+		body := AllProcessors{Page: page, Processors: []ManagedProcessor{}}
+		for _, s := range found {
+			body.Processors = append(body.Processors, newManagedProcessor(s))
+		}
+		return body, err
+	})
+}
+
+func newManagedProcessor(s processor.Standing) ManagedProcessor {
+	p := ManagedProcessor{Name: s.Name, Position: string(s.Position), Token: s.Token, Paused: s.Pause.Paused,
+		PauseAcknowledged: s.PauseAcknowledged(), PauseReason: s.Pause.Reason, PauseBy: s.Pause.By,
+		PauseAt: timeOrNil(s.Pause.At), Replay: string(s.Replay), Parked: s.Parked}
+	if s.Report != nil {
+		p.Report = &ProcessorReport{Node: s.Report.Node, ReportedAt: s.Report.At, Current: s.ReportCurrent(),
+			ProcessorView: newProcessorView(s.Report.Status)}
+	}
+	return p
+}
+
+// maxParked limits the parked events of an answer.
+const maxParked = 1000
+
+func (a *api) serveParked(w http.ResponseWriter, r *http.Request, name string) {
+	c := a.runningCluster(w, "processors")
+	if c == nil {
+		return
+	}
+	if err := state.CheckName("processor", name); err != nil {
+		writeErrorProblem(w, err)
+		return
+	}
+	body, err := a.lists.get(r.Context(), "parked "+name, a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
+		return readParked(ctx, a.checkpoints(c), name)
+	})
+	if err != nil {
+		writeErrorProblem(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, body)
+}
+
+func readParked(ctx context.Context, m processor.Manager, name string) (any, error) {
+	if _, err := m.Look(ctx, name); err != nil {
+		return nil, err
+	}
+	parked, err := m.Parked(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	body := ParkedEvents{Processor: name, Parked: []ParkedEvent{}, Truncated: len(parked) > maxParked}
+	for _, p := range parked[:min(len(parked), maxParked)] {
+		body.Parked = append(body.Parked, ParkedEvent{Position: string(p.Position), Error: p.Error, Attempts: p.Attempts,
+			Token: p.Token, At: p.Time, Retry: p.Retry})
+	}
+	return body, nil
+}
