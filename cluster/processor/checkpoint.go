@@ -63,8 +63,13 @@ type Mark struct {
 	Retry Position
 }
 
-// replayFrom returns Replay of the mark after it is rewound.
-func (m Mark) replayFrom() Position { return cmp.Or(m.Replay, m.Position) }
+// replayFrom returns Replay of the mark after it is rewound to a position.
+func (m Mark) replayFrom(to Position) Position {
+	if m.Replay == "" && to == m.Position {
+		return ""
+	}
+	return cmp.Or(m.Replay, m.Position)
+}
 
 // Progress is the result of a batch.
 type Progress struct {

@@ -54,7 +54,7 @@ func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
 	if err := to.Validate(); err != nil {
 		return fmt.Errorf("rewind processor %q: %w", name, err)
 	}
-	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Position, s.Replay = to, s.mark().replayFrom() })
+	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Position, s.Replay = to, s.mark().replayFrom(to) })
 }
 
 // Unfence implements [Manager].

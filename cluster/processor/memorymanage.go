@@ -63,7 +63,7 @@ func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.entry(name)
-	r.mark.Position, r.mark.Replay = to, r.mark.replayFrom()
+	r.mark.Position, r.mark.Replay = to, r.mark.replayFrom(to)
 	r.mark.Version++
 	return nil
 }

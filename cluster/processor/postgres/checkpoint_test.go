@@ -54,6 +54,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("answers that are lost", s.lost)
 	t.Run("a claim that comes late", s.lateClaim)
 	t.Run("tokens found at once", s.foundAtOnce)
+	t.Run("requests under load", s.load)
 	t.Run("fail-over", s.failover)
 	t.Run("electors as leader locks", s.overElectors)
 	t.Run("partitions over shards", s.partitions)

@@ -82,7 +82,7 @@ where name = $1 and position = $2`),
 		forget:       of(`delete from {parked} where name = $1 and position = $2`),
 		rewind: of(`insert into {table} as t (name, position, token, version) values ($1, $2, 0, 1)
 on conflict (name) do update set position = $2, version = t.version + 1, changed = now(),
-replay = case when t.replay <> '' then t.replay else t.position end`),
+replay = case when t.replay <> '' or t.position = $2 then t.replay else t.position end`),
 		unfence: of(`update {table} set token = 0, version = version + 1, changed = now() where name = $1`),
 		// The requests are read with the report, so that it costs one round trip.
 		report: of(`with published as (
