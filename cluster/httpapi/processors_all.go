@@ -21,11 +21,11 @@ type ManagedProcessor struct {
 	Name     string `json:"name"`
 	Position string `json:"position"` // as stored
 	Token    int64  `json:"token"`    // of the process that claimed the checkpoint last
-	// Paused is what operators request last, and PauseAcknowledged reports whether no event is handled any more.
+	// Paused is the last request of an operator, and PauseAcknowledged reports whether no event is handled any more.
 	Paused            bool       `json:"paused"`
 	PauseAcknowledged bool       `json:"pause_acknowledged"`
 	PauseReason       string     `json:"pause_reason,omitempty"`
-	PauseBy           string     `json:"pause_by,omitempty"` // the caller who paused or resumed it last
+	PauseBy           string     `json:"pause_by,omitempty"` // the caller of the last pause or resumption
 	PauseAt           *time.Time `json:"pause_at,omitempty"` // by that caller's clock
 	Replay            string     `json:"replay,omitempty"`   // the position that a rewound processor had before
 	Parked            int64      `json:"parked"`             // parked events now
@@ -33,7 +33,7 @@ type ManagedProcessor struct {
 	Report *ProcessorReport `json:"report,omitempty"`
 }
 
-// ProcessorReport is what the leader of a processor reports, with the time by its own clock.
+// ProcessorReport is the report of a processor's leader, with the time by its own clock.
 type ProcessorReport struct {
 	Node       string    `json:"node"`
 	ReportedAt time.Time `json:"reported_at"`

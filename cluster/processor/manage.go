@@ -81,9 +81,9 @@ func (q Query) Number() int {
 // PauseRequest is an operator's request to pause or to resume a processor.
 type PauseRequest struct {
 	Paused bool      `json:"paused"`
-	Reason string    `json:"reason"` // free text, cut to 1 KiB
-	By     string    `json:"by"`     // the operator, cut to 1 KiB
-	At     time.Time `json:"at"`     // by the operator's clock; RequestPause sets it
+	Reason string    `json:"reason"`      // free text, cut to 1 KiB
+	By     string    `json:"by"`          // the operator, cut to 1 KiB
+	At     time.Time `json:"at,omitzero"` // by the operator's clock; RequestPause sets it
 	// Number grows with each request. The checkpoint sets it.
 	Number int64 `json:"-"`
 }
@@ -103,15 +103,15 @@ func boundText(text string, limit int) string {
 
 // Standing describes one processor in the whole cluster.
 type Standing struct {
-	Name     string
-	Position Position // of the last event that is done
-	Token    int64    // of the process that claimed the checkpoint last; 0 if none did
-	Claim    int64    // the number of claims so far
-	Replay   Position // see [Mark]
-	Pause    PauseRequest
-	Parked   int64 // the number of parked events
+	Name     string       `json:"name"`
+	Position Position     `json:"position"`         // of the last event that is done
+	Token    int64        `json:"token"`            // of the process that claimed the checkpoint last; 0 if none did
+	Claim    int64        `json:"claim"`            // the number of claims so far
+	Replay   Position     `json:"replay,omitempty"` // see [Mark]
+	Pause    PauseRequest `json:"pause"`            // the last one
+	Parked   int64        `json:"parked"`           // the number of parked events
 	// Report is the last report of a leader; nil if there is none.
-	Report *Report
+	Report *Report `json:"report,omitempty"`
 }
 
 // ReportCurrent reports whether the report is of the process that claimed the checkpoint last. Otherwise the next

@@ -43,6 +43,14 @@ func addCompletion(root *cobra.Command, env func(string) (string, bool)) {
 		"elections transfer": c.arguments(electionNames, candidatesOf),
 		"effects show":       c.arguments(effectNames(false)),
 		"effects resolve":    c.arguments(effectNames(true), tokenOf),
+		"processors pause":   c.arguments(processorNames),
+		"processors resume":  c.arguments(processorNames),
+		"processors rewind":  c.arguments(processorNames),
+		"processors reset":   c.arguments(processorNames),
+		"processors parked":  c.arguments(processorNames),
+		"processors retry":   c.arguments(processorNames, parkedPositions),
+		"processors drop":    c.arguments(processorNames, parkedPositions),
+		"processors unfence": c.arguments(processorNames),
 		"lock":               c.command(lockNames),
 		"exec":               c.command(),
 		"probe":              cobra.NoFileCompletions,
@@ -61,7 +69,7 @@ func addCompletion(root *cobra.Command, env func(string) (string, bool)) {
 		"password-file":   files,
 	}
 	after := map[string]cobra.CompletionFunc{"effects": c.flag(effectNames(false)), "elections": c.flag(electionNames),
-		"locks": c.flag(lockNames)}
+		"locks": c.flag(lockNames), "processors": c.flag(processorNames)}
 	for name, cmd := range commandsBelow(root, "") {
 		if complete, ok := arguments[name]; ok {
 			cmd.ValidArgsFunction = complete
@@ -243,6 +251,34 @@ func lockNames(ctx context.Context, o *operator.Operator, _ []string, word strin
 			holder = "held by " + l.Holders[0].Owner
 		}
 		all = appendName(all, l.Name, holder)
+	}
+	return all, err
+}
+
+// processorNames completes names of processors with checkpoints in etcd.
+func processorNames(ctx context.Context, o *operator.Operator, _ []string, word string) (all []cobra.Completion,
+	err error) {
+	p, err := o.Processors(stepTimeout)
+	if err != nil {
+		return nil, err
+	}
+	found, err := p.List(ctx, stepTimeout, namesFrom(word))
+	for _, s := range found.Items {
+		all = appendName(all, s.Name, "")
+	}
+	return all, err
+}
+
+// parkedPositions completes positions of events that the processor named by the first argument has parked.
+func parkedPositions(ctx context.Context, o *operator.Operator, args []string, _ string) (all []cobra.Completion,
+	err error) {
+	p, err := o.Processors(stepTimeout)
+	if err != nil {
+		return nil, err
+	}
+	parked, err := p.Parked(ctx, args[0])
+	for _, e := range parked.Items[:min(len(parked.Items), maxCompletions)] {
+		all = appendName(all, string(e.Position), "")
 	}
 	return all, err
 }

@@ -13,6 +13,7 @@ func flagGroups() []cli.FlagGroup {
 		{Title: "Time limits", Names: []string{"ttl", "start-timeout", "stop-timeout", "grace", "timeout"}},
 		{Title: "Connection to etcd", Names: []string{"etcd", "prefix", "etcd-user", "etcd-password",
 			"etcd-password-file", "etcd-fixed"}},
+		{Title: "Connection to PostgreSQL", Names: []string{"postgres", "table"}},
 		{Title: "TLS", Names: []string{"etcd-cacert", "etcd-cert", "etcd-key", "node-cert", "node-key", "node-ca",
 			"http-cert", "http-key", "http-client-ca", "http-ca", "cacert"}},
 		{Title: "Embedded etcd", Names: []string{"data-dir", "etcd-listen", "etcd-advertise", "etcd-cluster", "etcd-name",
@@ -42,7 +43,8 @@ func groupCommands(root *cobra.Command) {
 		&cobra.Group{ID: groupChange, Title: "Change:"}, &cobra.Group{ID: groupSetUp, Title: "Set up and check:"})
 	for group, names := range map[string][]string{
 		groupRun: {"node", "dev", "exec", "lock"},
-		groupShow: {"status", "leader", "nodes", "shards", "objects", "elections", "locks", "effects", "events",
+		groupShow: {"status", "leader", "nodes", "shards", "objects", "elections", "locks", "effects", "processors",
+			"events",
 			"watch", "etcd"},
 		groupChange: {"drain", "resign", "transfer"},
 		groupSetUp:  {"doctor", "rbac", "probe", "version", "completion", "help"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/internal/state"
@@ -45,12 +46,16 @@ func (k listedKind[T]) newList(base *cobra.Command) *cobra.Command {
 			return k.show(out, f.etcd.prefix, all, json)
 		}), nil
 	})
-	fs := cmd.Flags()
+	registerList(cmd.Flags(), &q)
+	return cmd
+}
+
+// registerList adds the flags of a list to fs.
+func registerList(fs *pflag.FlagSet, q *operator.ListQuery) {
 	fs.Lookup("timeout").Usage = "limit for the whole list; without this flag, the default limits each request to etcd"
 	fs.StringVar(&q.NamePrefix, "name-prefix", "", "list only names that begin with this `text`")
 	fs.IntVar(&q.Limit, "limit", 1000, "limit for the number of entries; 0 means all")
 	fs.StringVar(&q.After, "after", "", "continue after this `name`, which an incomplete list shows at its end")
-	return cmd
 }
 
 // newListVerb returns the verb list below parent, which has the same flags and help.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/internal/logs/logqueue"
@@ -70,7 +71,8 @@ func interruptedError(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, leaderelection.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
-	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed):
+	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed),
+		errors.Is(err, processor.ErrNotAcknowledged):
 		return fmt.Errorf("interrupted: %w", err)
 	}
 	return errors.New("interrupted")

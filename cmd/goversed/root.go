@@ -98,7 +98,7 @@ Exit codes: 0 success, 1 failure, 2 the command line is wrong. exec and lock hav
 		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(env), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
-		newElections(), newLocks(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
+		newElections(), newLocks(), newEffects(), newProcessors(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
 		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newProbe(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

@@ -30,7 +30,8 @@ const (
 	Exec Program = "exec"
 	// Lock is goversed lock.
 	Lock Program = "lock"
-	// Operator is every other use of goversed from outside: status, transfer, drain, elections, locks, effects.
+	// Operator is every other use of goversed from outside: status, transfer, drain, elections, locks, effects,
+	// processors.
 	Operator Program = "operator"
 )
 
@@ -175,7 +176,12 @@ func operatorRanges(keys state.Keys, elections Range) []Range {
 		prefixRange(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),
 		prefixRange(keys.Effects().Root(), ReadWrite, "goversed effects"),
 		prefixRange(keys.Locks().Root(), Read, "goversed locks"),
-		marks}
+		marks,
+		prefixRange(keys.Checkpoints(), ReadWrite, "goversed processors rewind, reset and unfence"),
+		prefixRange(keys.Prefix()+"/work/parked/", ReadWrite, "goversed processors drop"),
+		prefixRange(keys.Prefix()+"/work/pauses/", ReadWrite, "goversed processors pause and resume"),
+		prefixRange(keys.Prefix()+"/work/reports/", Read, "goversed processors"),
+		prefixRange(keys.Prefix()+"/work/retries/", ReadWrite, "goversed processors retry")}
 }
 
 // prefixRange returns the range of all keys that begin with start, which ends with a slash.

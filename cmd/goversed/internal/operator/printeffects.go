@@ -111,11 +111,14 @@ func quoteUnlessPlain(s string) string {
 }
 
 // truncateText cuts off text that would make a row too wide.
-func truncateText(s string) string {
-	if len(s) <= maxRangesLength {
+func truncateText(s string) string { return truncateTo(s, maxRangesLength) }
+
+// truncateTo cuts off text after so many bytes.
+func truncateTo(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxRangesLength], "") + "..."
+	return strings.ToValidUTF8(s[:limit], "") + "..."
 }
 
 func formatTime(at time.Time) string {
