@@ -143,6 +143,17 @@ func (h handles) use(ctx context.Context) map[string]error {
 		return processor.Progress{}, nil
 	})
 	_, errs["checkpoints.Parked"] = h.checkpoints.Parked(brief, "c")
+	_, errs["checkpoints.Report"] = h.checkpoints.Report(brief, "c", processor.Report{Status: processor.Status{
+		Token: mark.Token}})
+	if _, err := h.checkpoints.ParkedEvent(brief, "c", "1"); !errors.Is(err, processor.ErrNotParked) {
+		errs["checkpoints.ParkedEvent"] = err
+	}
+	if err := h.checkpoints.RequestRetry(brief, "c", "1"); !errors.Is(err, processor.ErrNotParked) {
+		errs["checkpoints.RequestRetry"] = err
+	}
+	_, errs["checkpoints.Look"] = h.checkpoints.Look(brief, "c")
+	_, _, errs["checkpoints.List"] = h.checkpoints.List(brief, processor.Query{})
+	errs["checkpoints.RequestPause"] = h.checkpoints.RequestPause(brief, "c", processor.PauseRequest{})
 	errs["checkpoints.Forget"] = h.checkpoints.Forget(brief, "c", "1")
 	errs["checkpoints.Rewind"] = h.checkpoints.Rewind(brief, "c", "")
 	errs["checkpoints.Unfence"] = h.checkpoints.Unfence(brief, "c")

@@ -126,23 +126,17 @@ func (e *Etcd) Look(ctx context.Context, name string) (Standing, error) {
 
 // List implements [Manager]. It lists processors with a checkpoint, in the order of their keys.
 func (e *Etcd) List(ctx context.Context, q Query) (found []Standing, more bool, err error) {
-	root := e.keys.Checkpoints()
-	from, limit := root, q.Number()
+	from, limit := e.keys.Checkpoints(), q.Number()
 	if q.After != "" {
 		from = e.keys.Checkpoint(q.After) + "\x00"
 	}
-	within, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
-	defer cancel()
-	resp, err := e.client.Get(within, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithKeysOnly(),
-		clientv3.WithLimit(int64(limit)))
-	if err != nil {
-		return nil, false, fmt.Errorf("list the processors: %w", err)
-	}
 	var names []string
-	for _, kv := range resp.Kvs {
-		if name, ok := e.keys.ProcessorOf(string(kv.Key)); ok {
-			names = append(names, name)
+	for more = true; more && len(names) == 0; { // a page may have only keys of other programs
+		var last string
+		if names, last, more, err = e.readNames(ctx, from, limit); err != nil {
+			return nil, false, err
 		}
+		from = last + "\x00"
 	}
 	for len(names) > 0 {
 		some := names[:min(len(names), standingsPerRead)]
@@ -153,7 +147,26 @@ func (e *Etcd) List(ctx context.Context, q Query) (found []Standing, more bool, 
 		}
 		found = append(found, read...)
 	}
-	return found, resp.More && len(found) > 0, nil
+	return found, more, nil
+}
+
+// readNames reads the names of processors from a key on, and the last key read.
+func (e *Etcd) readNames(ctx context.Context, from string, limit int) (names []string, last string, more bool,
+	err error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
+	defer cancel()
+	resp, err := e.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(e.keys.Checkpoints())),
+		clientv3.WithKeysOnly(), clientv3.WithLimit(int64(limit)))
+	if err != nil {
+		return nil, "", false, fmt.Errorf("list the processors: %w", err)
+	}
+	for _, kv := range resp.Kvs {
+		last = string(kv.Key)
+		if name, ok := e.keys.ProcessorOf(last); ok {
+			names = append(names, name)
+		}
+	}
+	return names, last, resp.More, nil
 }
 
 // standingsPerRead limits the processors that one transaction reads: etcd accepts 128 operations.

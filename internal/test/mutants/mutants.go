@@ -43,11 +43,13 @@ const (
 	sessions   = "internal/etcd/etcdsession"
 	queues     = "internal/leasequeue"
 	hosts      = "internal/objects/host"
+	processors = "internal/test/processorload"
 )
 
 // All returns all mutants.
 func All() []Mutant {
-	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofStops, ofObjects, ofLeaseQueues)
+	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofStops, ofObjects, ofLeaseQueues,
+		ofProcessors)
 }
 
 // mutantsFor returns the mutants that a package has to find.

@@ -121,7 +121,7 @@ func (o *operator) rewindTo(s processor.Standing) error {
 	if err != nil {
 		return err
 	}
-	to := max(0, now-o.random.IntN(12*batchSize))
+	to := max(0, now-o.random.IntN(30*batchSize))
 	if now < 500 && o.random.IntN(3) == 0 {
 		to = 0
 	}
@@ -129,12 +129,24 @@ func (o *operator) rewindTo(s processor.Standing) error {
 	if to == 0 {
 		at = ""
 	}
+	// A parked event to which the processor comes again is handled then, or retried now, but not both.
+	parked, err := o.pick()
+	if err != nil {
+		return err
+	}
+	o.healed.Store(parked, true)
 	before, err := o.world.Effects()
 	if err != nil {
 		return err
 	}
 	if err := o.m.Rewind(o.ctx, o.name, at); err != nil {
 		return err
+	}
+	if parked > 0 && o.random.IntN(2) == 0 {
+		err := o.m.RequestRetry(o.ctx, o.name, position(parked))
+		if err != nil && !errors.Is(err, processor.ErrNotParked) {
+			return err
+		}
 	}
 	after, err := o.world.Effects()
 	o.rewinds = append(o.rewinds, rewind{to, len(before), len(after)})
