@@ -94,9 +94,6 @@ func newManagedProcessor(s processor.Standing) ManagedProcessor {
 	return p
 }
 
-// maxParked limits the parked events of an answer.
-const maxParked = 1000
-
 func (a *api) serveParked(w http.ResponseWriter, r *http.Request, name string) {
 	c := a.runningCluster(w, "processors")
 	if c == nil {
@@ -117,15 +114,16 @@ func (a *api) serveParked(w http.ResponseWriter, r *http.Request, name string) {
 }
 
 func readParked(ctx context.Context, m processor.Manager, name string) (any, error) {
-	if _, err := m.Look(ctx, name); err != nil {
+	now, err := m.Look(ctx, name)
+	if err != nil {
 		return nil, err
 	}
 	parked, err := m.Parked(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	body := ParkedEvents{Processor: name, Parked: []ParkedEvent{}, Truncated: len(parked) > maxParked}
-	for _, p := range parked[:min(len(parked), maxParked)] {
+	body := ParkedEvents{Processor: name, Parked: []ParkedEvent{}, Truncated: int64(len(parked)) < now.Parked}
+	for _, p := range parked {
 		body.Parked = append(body.Parked, ParkedEvent{Position: string(p.Position), Error: p.Error, Attempts: p.Attempts,
 			Token: p.Token, At: p.Time, Retry: p.Retry})
 	}

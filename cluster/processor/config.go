@@ -24,7 +24,8 @@ type Config[E any] struct {
 	Name string
 	// Source provides the events.
 	Source Source[E]
-	// Handler handles one event. One goroutine at a time calls it, in the source's order. ctx ends when this
+	// Handler handles one event. One goroutine at a time calls it, in the source's order, except that a parked event
+	// that an operator retries comes late. ctx ends when this
 	// process no longer leads. The handler must then return soon, because the next leader waits for it.
 	// TokenFrom(ctx) returns the fencing token.
 	//
@@ -52,7 +53,8 @@ type Config[E any] struct {
 	// OnPark is called when an event is parked, with the error of its last attempt. It is called in the
 	// checkpoint's transaction if there is one. If it fails, the event is not parked, and OnPark is called
 	// again after a pause. Like the handler, it may be called more than once for an event. Default: none. The
-	// event is logged and recorded beside the checkpoint in any case.
+	// event is logged and recorded beside the checkpoint in any case. It is not called again if a retry that an
+	// operator requested fails.
 	OnPark func(ctx context.Context, event Event[E], err error) error
 	// LagInterval is the interval at which a source that is a Lagger is asked for the lag. It is also asked
 	// when there is nothing more to read. Default 10 s.

@@ -54,7 +54,7 @@ func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	defer cancel()
 	resp, err := e.client.Txn(ctx).Then(
 		clientv3.OpGet(e.keys.Parked(name), clientv3.WithPrefix(),
-			clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend)),
+			clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend), clientv3.WithLimit(MaxParked)),
 		clientv3.OpGet(e.keys.Retries(name), clientv3.WithPrefix(), clientv3.WithKeysOnly())).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)

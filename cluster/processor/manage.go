@@ -49,7 +49,7 @@ type Manager interface {
 	// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
 	// again. First make sure that no process with an old token is still running.
 	Unfence(ctx context.Context, name string) error
-	// Parked returns the processor's parked events, oldest first.
+	// Parked returns the processor's parked events, oldest first, and at most MaxParked of them.
 	Parked(ctx context.Context, name string) ([]Parked, error)
 	// RequestRetry requests that the leader handle a parked event again, or returns ErrNotParked. It does not
 	// wait for that; [Retry] does.
@@ -67,8 +67,11 @@ type Query struct {
 	Limit int    // limits the number of processors; 0 means 100, which is also the most
 }
 
-// MaxList is the largest number of processors that List returns at once.
-const MaxList = 100
+// MaxList and MaxParked are the largest numbers of processors and of parked events that a Manager returns at once.
+const (
+	MaxList   = 100
+	MaxParked = 1000
+)
 
 // Number returns the number of processors that a List may return.
 func (q Query) Number() int {

@@ -82,7 +82,8 @@ func (m *Memory) Unfence(_ context.Context, name string) error {
 func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.entry(name).parked), nil
+	parked := m.entry(name).parked
+	return slices.Clone(parked[:min(len(parked), MaxParked)]), nil
 }
 
 // ParkedEvent implements [Checkpoint].

@@ -17,9 +17,10 @@ import (
 
 // coordination holds the means by which the copies agree on one of them for each view.
 type coordination struct {
+	name  string // of this copy
 	lock  func(name string) processor.LeaderLock
-	pages func(processor.Group) http.Handler // the status over HTTP
-	leave func(ctx context.Context) error    // ends them
+	pages func(g processor.Group, m processor.Manager) http.Handler // the status over HTTP
+	leave func(ctx context.Context) error                           // ends them
 }
 
 // joinCluster joins the copies that agree by etcd.
@@ -38,8 +39,11 @@ func joinCluster(ctx context.Context, cfg config, address string, log hclog.Logg
 		return coordination{}, err
 	}
 	return coordination{
-		lock:  func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) },
-		pages: func(g processor.Group) http.Handler { return httpapi.New(c, httpapi.Options{Processors: g.Status}) },
+		name: n.AdvertiseAddress(),
+		lock: func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) },
+		pages: func(g processor.Group, m processor.Manager) http.Handler {
+			return httpapi.New(c, httpapi.Options{Processors: g.Status, Checkpoints: m}) // /cluster/processors, /metrics …
+		},
 		leave: c.Stop,
 	}, nil
 }
@@ -53,8 +57,9 @@ func openSession(ctx context.Context, cfg config, url string, log hclog.Logger) 
 	}
 	locks := lockpg.New(session)
 	return coordination{
+		name: url,
 		lock: func(name string) processor.LeaderLock { return processor.Lock(locks, name) },
-		pages: func(g processor.Group) http.Handler { // those of this copy only
+		pages: func(g processor.Group, _ processor.Manager) http.Handler { // those of this copy only
 			mux := http.NewServeMux()
 			mux.HandleFunc("GET /cluster/processors", func(w http.ResponseWriter, _ *http.Request) {
 				writeJSON(w, map[string]any{"processors": g.Status()}, nil)

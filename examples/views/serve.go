@@ -74,6 +74,7 @@ func runProcessors(ctx context.Context, cfg config, c coordination, db *pgxpool.
 			LeaderLock:    c.lock(v.processor()),
 			PollInterval:  cfg.poll,
 			CheckInterval: time.Second, // a rebuilt view begins to grow within this time
+			Node:          c.name,
 			Logger:        log,
 		})
 		if err != nil {
@@ -88,7 +89,7 @@ func runProcessors(ctx context.Context, cfg config, c coordination, db *pgxpool.
 	beside.Go(func() { source.Listen(ctx) })
 
 	pages := http.NewServeMux()
-	pages.Handle("/", c.pages(group))
+	pages.Handle("/", c.pages(group, checkpoints))
 	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { showView(w, r, db) })
 	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) {
 		showParked(w, r, checkpoints)

@@ -150,7 +150,7 @@ func notParkedError(name string, at processor.Position) error {
 
 // Parked implements [processor.Manager].
 func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
-	rows, err := c.db.Query(ctx, c.sql.parked, name)
+	rows, err := c.db.Query(ctx, c.sql.parked, name, processor.MaxParked)
 	if err != nil {
 		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, withHint(pg.WithRemedy(err)))
 	}

@@ -75,7 +75,7 @@ parked = excluded.parked, number = excluded.number, after = excluded.after, retr
 		failed: of(`update {parked} set error = $3, attempts = $4, token = $5, parked = $6, retry = false
 where name = $1 and position = $2`),
 		parked: of(`select position, after, error, attempts, token, parked, retry from {parked} where name = $1
-order by number`),
+order by number limit $2`),
 		parkedEvent: of(`select position, after, error, attempts, token, parked, retry from {parked}
 where name = $1 and position = $2`),
 		requestRetry: of(`update {parked} set retry = true where name = $1 and position = $2`),

@@ -16,8 +16,8 @@ import (
 const (
 	batchSize   = 10
 	poisonEvery = 37
-	commands    = 60
-	patience    = 2 * time.Minute
+	commands    = 40
+	patience    = 5 * time.Minute
 )
 
 // World is where the processor runs.

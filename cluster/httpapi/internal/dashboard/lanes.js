@@ -298,7 +298,7 @@ function workItems() {
       state: p.paused ? "paused" : failing ? "failing" : p.leading ? "processing" : "waiting", cls: failing ? "tag bad" : p.paused ? "tag warn" : p.leading ? "tag main" : "tag",
       by: [p.node], at: p.handled_at, detail: [p.lag === undefined ? "" : `lag ${num(p.lag)}`, p.leading ? `${rate(p.per_second)}/s` : "", p.parked ? `${num(p.parked)} parked` : "",
         p.last_error ?? ""].filter(Boolean).join(", "), token: p.token,
-      buttons: () => p.mine ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [] });
+      buttons: () => p.mine || p.leading ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [] });
   }
   return items.sort((a, b) => b.trouble - a.trouble || kindsOfWork.indexOf(a.kind) - kindsOfWork.indexOf(b.kind) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }

@@ -107,5 +107,9 @@ func PrintParked(out io.Writer, all ParkedList, asJSON bool) error {
 		w.writeRow(quoteIfUnclear(string(p.Position)), fmt.Sprint(p.Attempts), fmt.Sprint(p.Token), formatTime(p.Time), retry,
 			orDash(quoteUnlessPlain(truncateTo(p.Error, maxNotes))))
 	}
+	if all.More {
+		w.writeLine("")
+		w.writeLine("there may be more: they follow when those here are retried or dropped")
+	}
 	return w.flush()
 }

@@ -102,7 +102,7 @@ func (p *Processors) List(ctx context.Context, timeout time.Duration, q ListQuer
 // ParkedList holds the parked events of a processor.
 type ParkedList struct {
 	Items []ParkedEvent `json:"items"` // oldest first
-	More  bool          `json:"more"`  // always false
+	More  bool          `json:"more"`  // there are more; they follow when those here are retried or dropped
 }
 
 // ParkedEvent is a parked event, and whether its retry is requested.
@@ -116,6 +116,7 @@ func (p *Processors) Parked(ctx context.Context, name string) (ParkedList, error
 	all := ParkedList{Items: []ParkedEvent{}}
 	err := p.withProcessor(ctx, name, func() error {
 		parked, err := p.m.Parked(ctx, name)
+		all.More = len(parked) == processor.MaxParked
 		for _, e := range parked {
 			all.Items = append(all.Items, ParkedEvent{e, e.Retry})
 		}
