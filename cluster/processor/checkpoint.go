@@ -78,8 +78,8 @@ type Progress struct {
 	Parked   []Parked // the events that were given up
 	// Handled lists events that may have been parked before and are handled now: their records are removed.
 	Handled []Position
-	// Failed is a parked event whose retry failed; nil if there is none. It replaces the record, unless that was
-	// removed meanwhile, and ends the request for a retry.
+	// Failed is a parked event that failed again when it was retried; nil if there is none. It replaces the record, unless
+	// that was removed meanwhile, and ends the request for a retry.
 	Failed *Parked
 }
 

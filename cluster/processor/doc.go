@@ -10,7 +10,7 @@
 //	})
 //	err = views.Run(ctx)
 //
-// A program without a cluster gives it an elector of package elector, whose Run it calls beside the processors. One
+// A program without a cluster gives it an elector of package elector, and calls its Run beside the processors. One
 // elector may be the LeaderLock of any number of them.
 //
 // # Checkpoints

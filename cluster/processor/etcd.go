@@ -107,7 +107,7 @@ func (s storedCheckpoint) equals(want storedCheckpoint) bool {
 	return s.Position == want.Position && s.Token == want.Token && s.Replay == want.Replay && s.Claims == want.Claims
 }
 
-// requestReads returns the operations whose answers decodeRequests decodes.
+// requestReads returns the operations for decodeRequests, which decodes their answers.
 func (e *Etcd) requestReads(name string) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(e.keys.ProcessorPause(name)),
 		clientv3.OpGet(e.keys.Retries(name), clientv3.WithPrefix(), clientv3.WithLimit(1))}

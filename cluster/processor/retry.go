@@ -13,8 +13,8 @@ import (
 // errGone is the error of a retry if the source does not return the event any more.
 var errGone = errors.New("the source does not return the event any more; drop it, or rewind to before it")
 
-// retryParked handles the parked event whose retry is requested, once. The removal of its record is stored with the
-// position, which stays. If the event fails, its record gets the error. An error of retryParked ends the term.
+// retryParked handles the parked event for which a retry is requested, once. The removal of its record is stored with
+// the position, which stays. If the event fails, its record gets the error. An error of retryParked ends the term.
 func (t *term[E]) retryParked(ctx context.Context, token int64) error {
 	at := t.mark.Retry
 	err := t.retryOnce(ctx, at)

@@ -19,7 +19,7 @@ import (
 // The first call of Lead waits for the lock; the others join. A call that comes later joins the term that runs. The
 // lock is released when every function has returned. If the lock is lost, the contexts of all functions end, and the
 // lock is acquired anew when all have returned. So it is if one of them returns an error while it may still run, as
-// after ErrFenced: the token is then too old for the others, too. A call whose own context ends leaves the others
+// after ErrFenced: the token is then too old for the others, too. If a call's own context ends, it leaves the others
 // alone.
 //
 // Checkpoints are not affected: each has its own name, and all accept the same token.

@@ -145,7 +145,7 @@ func (s *Session) isLocked(name string) bool {
 	return locked
 }
 
-// leaveAlone puts requests for one name, whose row another program has locked, back to the head of the queue for a
+// leaveAlone puts requests for one name back to the head of the queue for a
 // while.
 func (s *Session) leaveAlone(batch []*request) {
 	if len(batch) == 0 {
@@ -284,7 +284,7 @@ func (s *Session) fail(r *request, err error) {
 	case r.kind == kindRelease:
 		r.failures++
 		s.retryReleaseLater(r, refusedRetries.Delay(r.failures, rand.Float64()))
-	case c.phase == phaseGranted: // by an attempt whose answer was lost
+	case c.phase == phaseGranted: // by an attempt without an answer
 	case !r.unsure:
 		c.endLocked(err)
 		s.forgetLocked(c)

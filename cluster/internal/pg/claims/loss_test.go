@@ -311,7 +311,8 @@ func TestHeartbeatIsAnsweredLate(t *testing.T) {
 	}
 	r.Blackhole(fault.ToTarget) // the last heartbeat that arrives
 	before := s.period.Load()
-	require.Eventually(t, func() bool { return s.period.Load() != before || s.ctx.Err() != nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.period.Load() != before || s.ctx.Err() != nil }, patience,
+		time.Millisecond)
 	r.Blackhole(fault.Both)
 	query[int](t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = $1", s.main.pid)
 	c, _ := granted(t, got)

@@ -43,7 +43,7 @@ type Session struct {
 	claims  map[int64]*Claim   // by number, until the server has released them
 	seq     int64
 	hinted  map[int64]bool       // the numbers of claims that may have been granted
-	locked  map[string]time.Time // names whose rows another program has locked, and until when they are left alone
+	locked  map[string]time.Time // until when names are left alone: another program has locked their rows
 }
 
 // openSession opens a session on two connections that were probed.
