@@ -83,16 +83,17 @@ func TestTheAccusedRefutes(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
 	m := watchcache.New(watchcache.Config{Process: etcd.Process{Client: s.client, Keys: s.keys}})
-	d := New(Config{Process: etcd.Process{Client: s.client, Address: "a:1"}, Mirror: m, Keeper: s.keeper, InstanceID: "i"})
+	process := etcd.Process{Client: s.client, Address: "a:1", RequestTimeout: time.Minute} // an answer that is late counts
+	d := New(Config{Process: process, Mirror: m, Keeper: s.keeper, InstanceID: "i"})
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
 	go func() { d.DefendSelf(ctx); ended <- struct{}{} }()
 	<-m.Ready()
-	s.accuser.GracePeriod = 2 * time.Second // the member must refute, not merely be slow
+	s.accuser.GracePeriod = 4 * time.Second // the member must refute, not merely be slow
 	require.ErrorIs(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"), ErrRefuted)
 	require.Len(t, s.left(t), 2, "nothing of the accused is gone")
-	require.Eventually(t, func() bool { return d.Stats().Refutations == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return d.Stats().Refutations == 1 }, time.Minute, time.Millisecond)
 
 	// An accusation of an earlier incarnation does not concern the member.
 	old := *s.accused
