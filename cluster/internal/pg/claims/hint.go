@@ -15,11 +15,18 @@ func (s *Session) recordNotification(payload string) {
 	if err != nil {
 		return
 	}
+	s.hint(seq)
+}
+
+// hint makes the watcher ask whether claims have been granted.
+func (s *Session) hint(seqs ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.claims[seq]; c != nil && c.phase <= phaseWaiting {
-		s.hinted[seq] = true
-		s.hints.Send()
+	for _, seq := range seqs {
+		if c := s.claims[seq]; c != nil && c.phase <= phaseWaiting {
+			s.hinted[seq] = true
+			s.hints.Send()
+		}
 	}
 }
 
@@ -41,11 +48,16 @@ func (s *Session) takeHints() (seqs []int64) {
 }
 
 // readHints asks whether claims have been granted.
-func (w *watcher) readHints() error {
+func (w *watcher) readHints() (err error) {
 	seqs := w.s.takeHints()
 	if len(seqs) == 0 {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			w.s.hint(seqs...) // for the next connection
+		}
+	}()
 	ctx, cancel := context.WithTimeout(w.s.ctx, w.s.k.cfg.requestTimeout())
 	defer cancel()
 	rows, err := w.conn.Query(ctx, w.s.k.sql.own, w.s.id, seqs)

@@ -106,18 +106,21 @@ BEGIN
 END $$;
 
 -- Grants what can be granted of a name, whose row the caller has locked: the claim with the first place, or all shared
--- ones before the first exclusive one. So the granted claims are always those with the first places.
+-- ones before the first exclusive one. So the granted claims are always those with the first places: one exclusive, or
+-- shared ones.
 CREATE OR REPLACE FUNCTION {{schema}}.grant_first(of_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-	exclusive bigint;
+	head {{schema}}.claim;
 	c {{schema}}.claim;
 	t bigint;
 BEGIN
-	SELECT k.place INTO exclusive FROM {{schema}}.claim k WHERE k.name = of_name AND NOT k.shared ORDER BY k.place LIMIT 1;
+	SELECT * INTO head FROM {{schema}}.claim k WHERE k.name = of_name ORDER BY k.place LIMIT 1;
+	IF head.token IS NOT NULL AND NOT head.shared THEN
+		RETURN;
+	END IF;
 	FOR c IN SELECT * FROM {{schema}}.claim WHERE name = of_name AND token IS NULL ORDER BY place LOOP
-		EXIT WHEN c.place > exclusive
-			OR NOT c.shared AND EXISTS (SELECT 1 FROM {{schema}}.claim b WHERE b.name = of_name AND b.place < c.place);
+		EXIT WHEN NOT c.shared AND c.place <> head.place;
 		IF t IS NULL THEN
 			SELECT greatest(n.token, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1) INTO t
 				FROM {{schema}}.name n WHERE n.name = of_name;
@@ -126,6 +129,7 @@ BEGIN
 		t := t + 1;
 		UPDATE {{schema}}.claim SET token = t WHERE name = of_name AND place = c.place;
 		PERFORM pg_notify('goverse_' || c.session, c.seq::text);
+		EXIT WHEN NOT c.shared;
 	END LOOP;
 	IF t IS NOT NULL THEN
 		UPDATE {{schema}}.name SET token = t WHERE name = of_name;
