@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,8 @@ import (
 type connection struct {
 	*pgx.Conn
 	pid     int32
-	started time.Time // of the server process
+	started time.Time   // of the server process
+	warned  atomic.Bool // the server has sent a warning
 }
 
 // settings lists the settings of a connection. A server that does not know one of them is used without it.
@@ -52,11 +54,17 @@ func (k *Keeper) connect(ctx context.Context) (_ *connection, err error) {
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = validatePrimary
 	}
+	c := &connection{}
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" {
+			c.warned.Store(true)
+		}
+	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: conn}
+	c.Conn = conn
 	defer func() {
 		if err != nil {
 			c.drop()

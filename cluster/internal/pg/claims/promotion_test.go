@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
@@ -114,4 +115,25 @@ func TestPromotion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A heartbeat whose wait for the synchronous standby was cancelled does not count, although the server confirms it.
+func TestWaitForTheStandbyIsCancelled(t *testing.T) {
+	pace.Parallel(t)
+	db := pgserver.StartForTest(t)
+	holder := open(t, db.URL(), short)
+	held := holder.acquire(t, Spec{Name: "it"})
+	execute(t, db, "ALTER SYSTEM SET synchronous_standby_names = 'gone'")
+	execute(t, db, "SELECT pg_reload_conf()")
+	conn := connect(t, db.URL())
+	for end := time.Now().Add(patience); held.Valid(); {
+		require.True(t, time.Now().Before(end), "its heartbeats count")
+		_, err := conn.Exec(patient(t), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, held.EndCause(), session.ErrLost)
+	require.NoError(t, conn.Close(patient(t)))
+	execute(t, db, "ALTER SYSTEM RESET synchronous_standby_names")
+	execute(t, db, "SELECT pg_reload_conf()")
+	release(t, holder.acquire(t, Spec{Name: "it"}))
 }

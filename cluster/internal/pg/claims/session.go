@@ -133,6 +133,11 @@ func (s *Session) awaitNotification(atMost time.Duration) {
 	}
 }
 
+// errUnreplicated is the reason why a confirmed heartbeat does not count: PostgreSQL confirms a commit with a warning if
+// another program has cancelled its wait for the synchronous standbys.
+var errUnreplicated = errors.New("the heartbeat was committed without the synchronous standbys: its wait for them was " +
+	"cancelled")
+
 // beat sends a heartbeat at now. No answer by the deadline ends the session.
 func (s *Session) beat(now deadline.Instant) {
 	period := *s.period.Load()
@@ -148,6 +153,7 @@ func (s *Session) beat(now deadline.Instant) {
 	ctx, cancel := context.WithTimeout(s.ctx, left)
 	defer cancel()
 	var pid int32
+	s.main.warned.Store(false)
 	err := s.main.QueryRow(ctx, s.k.sql.beat, s.id).Scan(&pid)
 	answered := s.k.cfg.Clock()
 	next := period.OnRenewal(now, answered)
@@ -158,6 +164,8 @@ func (s *Session) beat(now deadline.Instant) {
 		s.end(session.ReasonExpired, err)
 	case err != nil && !s.main.IsClosed():
 		s.refused = err // the next one may be confirmed
+	case s.main.warned.Load():
+		s.refused = errUnreplicated
 	case err != nil:
 		s.end(session.ReasonConnectionLost, err)
 	case pid != s.main.pid:
