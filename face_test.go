@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
@@ -95,7 +96,8 @@ func TestShownTypesHaveJSONNames(t *testing.T) {
 	}
 	for _, shown := range []any{cluster.Status{}, cluster.Stats{}, cluster.MemberTable{}, cluster.LeaderInfo{},
 		cluster.Drained{}, leaderelection.Standing{}, lock.Standing{}, once.Standing{}, once.Result{}, event.Event{},
-		shard.Table{}, shard.Owner{}, objects.Stats{}, objects.Activity{}, processor.Status{}, processor.Parked{}} {
+		shard.Table{}, shard.Owner{}, objects.Stats{}, objects.Activity{}, processor.Status{}, processor.Parked{},
+		automation.Status{}} {
 		check(reflect.TypeOf(shown))
 	}
 	require.Greater(t, len(seen), 20)

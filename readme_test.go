@@ -29,12 +29,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/automation"
+	automationpg "github.com/goverse/goverse/cluster/automation/postgres"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
@@ -56,13 +59,18 @@ import (
 
 type Order struct{}
 
+type Invoice struct{ Customer, Amount string }
+
 var (
 	_ = errors.Is
 	_ = slog.Default
 	_ = net.Listen
 	_ = http.NewServeMux
 	_ time.Duration
+	_ pgx.Tx
 	_ *pgxpool.Pool
+	_ automation.Outcome
+	_ = automationpg.Tx
 	_ goredis.UniversalClient
 	_ *clientv3.Client
 	_ grpc.ServiceRegistrar

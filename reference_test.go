@@ -25,7 +25,7 @@ const generatedBelow = "<!-- generated below: go test . -run TestReferencePages 
 // configurations lists the structs of docs/reference/config.md, as folder and type.
 var configurations = []string{"cluster.Config", "cluster.Sharding", "cluster.ObjectsConfig", "cluster.CrashDetection",
 	"cluster.EventLog", "cluster/leaderelection.Config", "cluster/objects/client.Config", "cluster/httpapi.Options",
-	"cluster/leaderonly.Options", "cluster/elector.Config", "cluster/processor.Config",
+	"cluster/leaderonly.Options", "cluster/elector.Config", "cluster/processor.Config", "cluster/automation.Config",
 	"cluster/objects/state/postgres.Config", "node.Config", "node/mtls.Config", "embedetcd.Config"}
 
 // The generated parts of docs/reference match the code. Regenerate them with
@@ -207,6 +207,10 @@ var withoutExample = []string{
 	"cluster/objects/state/postgres", "cluster/once/postgres", "cluster/processor/postgres", // PostgreSQL
 	"cluster/elector/redis", // Redis
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
+	"cluster/automation/postgres", "cluster/elector/postgres", "cluster/objects/state/postgres",
+	"cluster/processor/postgres", // PostgreSQL
+	"cluster/elector/redis",      // Redis
+	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 
 	"cluster/once", "cluster/httpapi", // their handles are those of package cluster

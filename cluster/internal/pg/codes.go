@@ -17,6 +17,9 @@ const (
 	CodeSerializationFailure = "40001"
 	CodeDeadlock             = "40P01"
 	CodeCompletionUnknown    = "40003"
+	CodeLockNotAvailable     = "55P03"
+	CodeIdleTimeout          = "25P03" // of a transaction without a statement
+	CodeQueryCanceled        = "57014" // by statement_timeout, or by an operator
 	codeProtocolViolation    = "08P01"
 )
 
@@ -73,4 +76,18 @@ func WithRemedy(err error) error {
 		}
 	}
 	return err
+}
+
+// Transient reports whether a code means that the server is unwell or another transaction was in the way, and not that
+// the statement is at fault.
+func Transient(code string) bool {
+	switch code {
+	case codeReadOnly, CodeSerializationFailure, CodeDeadlock, CodeLockNotAvailable:
+		return true
+	}
+	switch code[:min(2, len(code))] {
+	case "08", "53", "57", "58": // connection, resources, operator, system
+		return true
+	}
+	return false
 }

@@ -11,23 +11,15 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// SQLSTATE codes that must be distinguished within their class.
-const (
-	codeReadOnly         = "25006" // the session is read-only
-	codeIdleTimeout      = "25P03"
-	codeLockNotAvailable = "55P03"
-	codeQueryCanceled    = "57014" // by statement_timeout, or by an operator
-)
-
 // classifyWorkError classifies an error of work. Errors of the server that the event did not cause must not count
 // against it.
 func classifyWorkError(ctx context.Context, tx pgx.Tx, name string, err error) error {
 	switch code := pg.CodeOf(err); {
-	case code == codeIdleTimeout: // the whole batch caused it
+	case code == pg.CodeIdleTimeout: // the whole batch caused it
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
-	case code == codeQueryCanceled: // the event itself may take so long
+	case code == pg.CodeQueryCanceled: // the event itself may take so long
 		return err
-	case transientCode(code):
+	case pg.Transient(code):
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
 	case code == "" && tx.Conn().IsClosed() && !statementCutShort(ctx, err):
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
@@ -44,21 +36,8 @@ func statementCutShort(ctx context.Context, err error) bool {
 // classifyCommitError distinguishes a commit that the server refused because of the handler's writes from a connection
 // that failed.
 func classifyCommitError(name string, err error) error {
-	if code := pg.CodeOf(err); code != "" && !transientCode(code) && code[:2] != "XX" { // class XX: internal errors
+	if code := pg.CodeOf(err); code != "" && !pg.Transient(code) && code[:2] != "XX" { // class XX: internal errors
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	}
 	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
-}
-
-// transientCode reports whether the server is unwell or another transaction was in the way.
-func transientCode(code string) bool {
-	switch code {
-	case codeReadOnly, pg.CodeSerializationFailure, pg.CodeDeadlock, codeLockNotAvailable:
-		return true
-	}
-	switch code[:min(2, len(code))] {
-	case "08", "53", "57", "58": // connection, resources, operator, system
-		return true
-	}
-	return false
 }
