@@ -158,6 +158,28 @@ func TestParkedItemStays(t *testing.T) {
 	require.EqualValues(t, 2, attempts.Load())
 }
 
+// An item that stays on the list after it was executed is not executed all the time.
+func TestItemStaysOnTheList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, times := newTodo(3), 0
+		a, err := automation.New(automation.Config[int]{Name: "it", Source: l.source(t, nil), PollInterval: time.Millisecond,
+			Execute: func(ctx context.Context, item automation.Item[int]) error {
+				if item.Value == 1 {
+					times++
+					return nil
+				}
+				return l.execute(ctx, item)
+			}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
+		defer cancel()
+		require.NoError(t, a.Run(ctx))
+		require.Equal(t, 11, times)
+		require.EqualValues(t, 13, a.Status().Done)
+	})
+}
+
 // One slow item occupies one worker. The others go on.
 func TestSlowItem(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@
 //   - An executor need not end when its context does. After the loss of a lock, two processes may then execute the
 //     item. Fence its writes with [TokenFrom], or use package postgres: a row lock lasts as long as the transaction.
 //   - An item that ends the process (os.Exit, out of memory) is not parked: such an attempt is not counted.
-//   - An item that is still on the list after it was executed is executed again, at once.
+//   - An item that is still on a list after it was executed is executed again, after a second.
 //
 // Experimental: the API of this package may change in any minor release.
 package automation

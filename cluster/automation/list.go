@@ -46,6 +46,9 @@ func (c ListConfig[I]) Validate() error {
 // list comes to them.
 const maxFailing = 10_000
 
+// repeatPause is the pause before an item that was executed, and is still on the list, is executed again.
+const repeatPause = time.Second
+
 // releaseTimeout limits the wait for the release of an item's lock. It is released as soon as etcd answers.
 const releaseTimeout = 5 * time.Second
 
@@ -180,7 +183,7 @@ func (l *list[I]) claimItem(ctx context.Context, name string, item Item[I], work
 		return false, fmt.Errorf("is the item %q still to be done: %w", item.Key, err)
 	}
 	if !due {
-		result = Result{Outcome: Done}
+		l.forgetFailures(item.Key)
 		return false, nil
 	}
 	found = true // also if work does not return
@@ -222,20 +225,29 @@ func (l *list[I]) reserveItem(item Item[I], now time.Time) (c Claim[I], ok bool)
 	return Claim[I]{Item: item, Attempts: f.attempts, Failures: f.failures, LastError: f.err}, true
 }
 
-// storeResult ends the reservation of an item.
+// storeResult ends the reservation of an item. An item that is done is remembered until it is no longer listed, so that
+// it is not executed all the time if it stays there.
 func (l *list[I]) storeResult(key string, r Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.running, key)
-	if r.Outcome == Done {
-		delete(l.failing, key)
+	f := failedItem{attempts: r.Attempts, failures: r.Failures, due: time.Now().Add(r.After), err: r.Err, pass: l.pass,
+		parked: r.Outcome == Parked}
+	switch r.Outcome {
+	case Released:
+		return
+	case Done:
+		f.due = time.Now().Add(repeatPause)
 	}
-	if _, known := l.failing[key]; r.Outcome == Failed || r.Outcome == Parked {
-		if known || len(l.failing) < maxFailing {
-			l.failing[key] = failedItem{attempts: r.Attempts, failures: r.Failures, due: time.Now().Add(r.After),
-				parked: r.Outcome == Parked, err: r.Err, pass: l.pass}
-		}
+	if _, known := l.failing[key]; known || len(l.failing) < maxFailing {
+		l.failing[key] = f
 	}
+}
+
+func (l *list[I]) forgetFailures(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failing, key)
 }
 
 // Count implements [Counter]. It counts what this process knows.
@@ -244,9 +256,10 @@ func (l *list[I]) Count(context.Context, string) (Counts, error) {
 	defer l.mu.Unlock()
 	c := Counts{Due: -1}
 	for _, f := range l.failing {
-		if f.parked {
+		switch {
+		case f.parked:
 			c.Parked++
-		} else {
+		case f.failures > 0:
 			c.Waiting++
 		}
 	}

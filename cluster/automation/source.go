@@ -39,9 +39,10 @@ type Claim[I any] struct {
 	ReadError error
 	// Token is the fencing token of the claim; 0 if it has none.
 	Token int64
-	// Try runs fn, and undoes what fn wrote in the source's transaction if fn fails. If Try is nil, there is no
-	// transaction.
-	Try func(ctx context.Context, fn func(ctx context.Context) error) error
+	// Try runs fn and then marks the item as done. If either fails, it undoes the mark and what fn wrote in the
+	// source's transaction, and returns the error. TryPark runs fn and undoes what it wrote if it fails. If Try or
+	// TryPark is nil, fn runs without a transaction.
+	Try, TryPark func(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // Outcome is the kind of a [Result].

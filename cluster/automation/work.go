@@ -95,23 +95,24 @@ func (a *Automation[I]) tryExecute(ctx context.Context, c Claim[I]) error {
 	if c.ReadError != nil {
 		return fmt.Errorf("read the item: %w", c.ReadError)
 	}
-	return tryClaim(ctx, c, func(ctx context.Context) error { return a.callExecute(ctx, c.Item) })
+	return runTry(ctx, c.Try, func(ctx context.Context) error { return a.callExecute(ctx, c.Item) })
 }
 
 func (a *Automation[I]) tryOnPark(ctx context.Context, c Claim[I], why error) error {
 	if a.cfg.OnPark == nil {
 		return nil
 	}
-	return tryClaim(ctx, c, func(ctx context.Context) error { return a.cfg.OnPark(ctx, c.Item, why) })
+	return runTry(ctx, c.TryPark, func(ctx context.Context) error { return a.cfg.OnPark(ctx, c.Item, why) })
 }
 
-// tryClaim runs fn in the claim's transaction if there is one. A panic becomes an error.
-func tryClaim[I any](ctx context.Context, c Claim[I], fn func(context.Context) error) error {
+// runTry runs fn by try, or directly if that is nil. A panic becomes an error.
+func runTry(ctx context.Context, try func(context.Context, func(context.Context) error) error,
+	fn func(context.Context) error) error {
 	run := func(ctx context.Context) error { return callback.Run(func() error { return fn(ctx) }) }
-	if c.Try == nil {
+	if try == nil {
 		return run(ctx)
 	}
-	return c.Try(ctx, run)
+	return try(ctx, run)
 }
 
 // callExecute calls Execute, as an effect if so configured.

@@ -24,7 +24,7 @@ type Config[I any] struct {
 	Table string
 	// Key is the column that identifies an item: a primary key, or unique and not null. Its text is the item's key.
 	Key string
-	// Where is the condition, in SQL, under which a row is to be done. An index should serve it.
+	// Where is the condition, in SQL, under which a row is to be done. In it, t is the row. An index should serve it.
 	Where string
 	// OrderBy is the order, in SQL, in which rows are claimed: the first one that is due. Default: any.
 	OrderBy string
@@ -35,7 +35,7 @@ type Config[I any] struct {
 	Scan pgx.RowToFunc[I]
 	// Done is the statement that marks the row with the key $1 as done, so that Where no longer holds: an update or
 	// a delete. It runs in the transaction after Execute. If Execute itself deletes or marks the row, Done finds
-	// nothing left to do.
+	// nothing left to do. If it fails, or Where still holds after it, the item has failed.
 	Done string
 	// Failures is the table of attempts and parked items of all automations. Default goverse_automation_failures.
 	Failures string

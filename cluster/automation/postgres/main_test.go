@@ -110,6 +110,7 @@ func (j *jobs) connect(mode string) *pgxpool.Pool {
 func (j *jobs) source(change ...func(*postgres.Config[int])) *postgres.Source[int] {
 	j.t.Helper()
 	cfg := jobsConfig(j.connect(""), j.table)
+	cfg.RequestTimeout = patience
 	for _, c := range change {
 		c(&cfg)
 	}

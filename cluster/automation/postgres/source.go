@@ -88,7 +88,12 @@ func (s *Source[I]) claimRow(ctx context.Context, name string,
 	case err != nil:
 		return false, false, fmt.Errorf("claim an item: %w", s.pg.EndTx(tx, err))
 	}
-	c.Try = func(ctx context.Context, fn func(ctx context.Context) error) error { return s.tryInTx(ctx, tx, fn) }
+	c.Try = func(ctx context.Context, fn func(ctx context.Context) error) error {
+		return s.tryInTx(ctx, tx, s.markDone(name, c.Key), fn)
+	}
+	c.TryPark = func(ctx context.Context, fn func(ctx context.Context) error) error {
+		return s.tryInTx(ctx, tx, &pgx.Batch{}, fn)
+	}
 	result := work(ctx, c)
 	if result.Outcome == automation.Released {
 		return true, false, nil
@@ -169,25 +174,39 @@ func (s *Source[I]) readRow(ctx context.Context, tx pgx.Tx, name string, c *auto
 	return errors.Join(err, results.Close())
 }
 
-// commitResult adds a result to the transaction and commits it.
-func (s *Source[I]) commitResult(ctx context.Context, tx pgx.Tx, name, key string, r automation.Result) error {
+// errStillDue is a mistake in the configuration. Without it, the item would be executed without end.
+var errStillDue = errors.New("Config.Done has left the row due: let it change what Config.Where reads")
+
+// markDone returns the statements that mark an item as done and check that it is no longer due.
+func (s *Source[I]) markDone(name, key string) *pgx.Batch {
 	batch := &pgx.Batch{}
-	if r.Outcome == automation.Done {
-		batch.Queue(s.sql.done, key)
-		batch.Queue(s.sql.recovered, name, key)
-	} else {
-		s.queueFailure(batch, name, key, r)
-	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return err
-	}
-	return tx.Commit(ctx)
+	batch.Queue(s.sql.done, key)
+	batch.Queue(s.sql.recovered, name, key)
+	batch.Queue(s.sql.stillDue, key).QueryRow(func(row pgx.Row) error {
+		var due bool
+		if err := row.Scan(&due); err != nil {
+			return err
+		}
+		if due {
+			return errStillDue
+		}
+		return nil
+	})
+	return batch
 }
 
-func (s *Source[I]) queueFailure(batch *pgx.Batch, name, key string, r automation.Result) {
-	batch.Queue(s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(), storableText(r.Err),
-		r.Outcome == automation.Parked)
-	batch.Queue(s.sql.forgetOld, name)
+// commitResult adds a result to the transaction and commits it.
+func (s *Source[I]) commitResult(ctx context.Context, tx pgx.Tx, name, key string, r automation.Result) error {
+	if r.Outcome != automation.Done {
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(), storableText(r.Err),
+			r.Outcome == automation.Parked)
+		batch.Queue(s.sql.forgetOld, name)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+	}
+	return tx.Commit(ctx)
 }
 
 // storeFailure stores a failure after the transaction was lost, and with it what OnPark wrote. An item that was to be

@@ -8,7 +8,7 @@ import (
 
 // statements holds all statements that the source uses. $1 is the automation's name, and $2 the item's key.
 type statements struct {
-	create, claim, failure, value, done, fail, recovered, forgetOld, count, parked, retry string
+	create, claim, failure, value, done, stillDue, fail, recovered, forgetOld, count, parked, retry string
 }
 
 // countLimit limits the items that are counted as due, because each is looked at.
@@ -39,8 +39,9 @@ create table if not exists {failures} (
 		claim: of(`select t.{key}::text from {table} t where {due} {order} limit 1 for update of t skip locked`),
 		failure: of(`select attempts, failures, error, parked is not null or due > clock_timestamp() from {failures}
 where name = $1 and key = $2`),
-		value: of(`select {select} from {table} where {key} = $1 and ({where})`),
-		done:  done,
+		value:    of(`select {select} from {table} t where {key} = $1 and ({where})`),
+		done:     done,
+		stillDue: of(`select exists(select from {table} t where {key} = $1 and ({where}))`),
 		fail: of(`insert into {failures} as f (name, key, attempts, failures, due, error, parked)
 values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6, case when $7 then clock_timestamp() end)
 on conflict (name, key) do update set attempts = excluded.attempts, failures = excluded.failures, due = excluded.due,

@@ -36,9 +36,9 @@ const (
 	maxError = 4 << 10
 )
 
-// tryInTx runs fn within a savepoint, to which the transaction returns if fn fails. Deferred constraints are checked at
-// the end of fn, so that a violation counts against the item.
-func (s *Source[I]) tryInTx(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context) error) error {
+// tryInTx runs fn and then the statements of batch within a savepoint, to which the transaction returns if either fails.
+// Deferred constraints are checked at the end, so that a violation counts against the item.
+func (s *Source[I]) tryInTx(ctx context.Context, tx pgx.Tx, batch *pgx.Batch, fn func(ctx context.Context) error) error {
 	point, err := within(ctx, s.timeout, tx.Begin)
 	if err != nil {
 		return classifyError(tx, err)
@@ -55,7 +55,8 @@ func (s *Source[I]) tryInTx(ctx context.Context, tx pgx.Tx, fn func(ctx context.
 		return classifyError(tx, err)
 	}
 	_, err = within(context.WithoutCancel(ctx), s.timeout, func(ctx context.Context) (struct{}, error) {
-		if _, err := point.Exec(ctx, "set constraints all immediate"); err != nil {
+		batch.Queue("set constraints all immediate")
+		if err := point.SendBatch(ctx, batch).Close(); err != nil {
 			return struct{}{}, err
 		}
 		return struct{}{}, point.Commit(ctx)
