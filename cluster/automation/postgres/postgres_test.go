@@ -149,10 +149,11 @@ func (s *testBed) stale(t *testing.T) {
 	_, err = blocker.Exec(ctx, "select pg_advisory_xact_lock(77)")
 	require.NoError(t, err)
 	executed := make(chan bool, 10)
-	a, _ := j.run(automation.Config[int]{Source: j.source(about), Execute: func(ctx context.Context, item automation.Item[int]) error {
-		executed <- true
-		return j.execute(ctx, item)
-	}})
+	a, _ := j.run(automation.Config[int]{Source: j.source(about),
+		Execute: func(ctx context.Context, item automation.Item[int]) error {
+			executed <- true
+			return j.execute(ctx, item)
+		}})
 	// The claim has its snapshot and waits. Meanwhile the job takes effect.
 	j.eventually(func() bool {
 		return j.number("select count(*) from pg_locks where locktype = 'advisory' and not granted") > 0
@@ -175,12 +176,13 @@ func (s *testBed) broken(t *testing.T) {
 	require.Zero(t, a.Status().Failures, "the source works")
 }
 
-// A mark that leaves the row due, or fails, counts against the item: it would be executed without end. What Execute wrote
-// is undone.
+// A mark that leaves the row due, or fails, counts against the item, which would be executed without end. The writes of
+// Execute are undone.
 func (s *testBed) unmarked(t *testing.T) {
 	j := s.newJobs(t, 3)
 	a, _ := j.run(automation.Config[int]{Source: j.source(func(c *postgres.Config[int]) {
-		c.Done = "update " + j.table + " set done = case id when 1 then null else now() end, n = n / (id - 2) where id = $1"
+		c.Done = "update " + j.table + " set done = case id when 1 then null else now() end, n = n / (id - 2) " +
+			"where id = $1"
 	}), Execute: j.execute, MaxAttempts: 2})
 	j.eventually(func() bool { return j.left() == 2 && a.Status().Parked == 2 }, "the other one is executed")
 	j.requireEffects(1)

@@ -36,9 +36,10 @@ const (
 	maxError = 4 << 10
 )
 
-// tryInTx runs fn and then the statements of batch within a savepoint, to which the transaction returns if either fails.
-// Deferred constraints are checked at the end, so that a violation counts against the item.
-func (s *Source[I]) tryInTx(ctx context.Context, tx pgx.Tx, batch *pgx.Batch, fn func(ctx context.Context) error) error {
+// tryInTx runs fn and then the statements of batch within a savepoint, to which the transaction returns if either
+// fails. Deferred constraints are checked at the end, so that a violation counts against the item.
+func (s *Source[I]) tryInTx(ctx context.Context, tx pgx.Tx, batch *pgx.Batch,
+	fn func(ctx context.Context) error) error {
 	point, err := within(ctx, s.timeout, tx.Begin)
 	if err != nil {
 		return classifyError(tx, err)
