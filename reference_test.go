@@ -203,14 +203,11 @@ func TestPublicPackagesAreDocumented(t *testing.T) {
 // withoutExample lists public packages that need servers which an example cannot start, or hold only names for another
 // package whose examples use them.
 var withoutExample = []string{
-	"cluster/elector/postgres", "cluster/leaderelection/postgres", "cluster/lock/postgres", "cluster/pgsession",
-	"cluster/objects/state/postgres", "cluster/once/postgres", "cluster/processor/postgres", // PostgreSQL
-	"cluster/elector/redis", // Redis
-	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
-	"cluster/automation/postgres", "cluster/elector/postgres", "cluster/objects/state/postgres",
+	"cluster/automation/postgres", "cluster/elector/postgres", "cluster/leaderelection/postgres",
+	"cluster/lock/postgres", "cluster/objects/state/postgres", "cluster/once/postgres", "cluster/pgsession",
 	"cluster/processor/postgres", // PostgreSQL
 	"cluster/elector/redis",      // Redis
-	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest",
+	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 
 	"cluster/once", "cluster/httpapi", // their handles are those of package cluster

@@ -133,10 +133,10 @@ func (s *Session) awaitNotification(atMost time.Duration) {
 	}
 }
 
-// errUnreplicated is the reason why a confirmed heartbeat does not count: PostgreSQL confirms a commit with a warning if
-// another program has cancelled its wait for the synchronous standbys.
-var errUnreplicated = errors.New("the heartbeat was committed without the synchronous standbys: its wait for them was " +
-	"cancelled")
+// errUnreplicated is the reason why a confirmed heartbeat does not count. PostgreSQL confirms a commit with a warning
+// if another program has cancelled its wait for the synchronous standbys.
+var errUnreplicated = errors.New("the heartbeat was committed without the synchronous standbys: another program " +
+	"has cancelled its wait for them")
 
 // beat sends a heartbeat at now. No answer by the deadline ends the session.
 func (s *Session) beat(now deadline.Instant) {
