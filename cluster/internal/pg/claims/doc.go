@@ -42,7 +42,13 @@
 // A program that has locked the row of a name, or of a session, holds up that name or costs that session. No other one
 // waits for it: the watcher skips what is locked, and requests wait for a while only.
 //
-// Not promised: anything while an old primary serves beside a standby that was promoted, unless replication is
-// synchronous. The old one then confirms no heartbeat, because its standby does not. Otherwise only fencing
-// by the program that promotes helps.
+// # What is not promised
+//
+//   - Anything while an old primary serves beside a standby that was promoted, unless replication is synchronous. The
+//     old one then confirms no heartbeat, because its standby does not. Otherwise only fencing by the program that
+//     promotes helps.
+//   - If a promoted standby lacks the row of a session with a longer deadline than all others, or the first creation of
+//     the tables, claims may be granted before that deadline.
+//   - Rows that are deleted by hand are noticed at the next heartbeat or look, and the next claim does not wait for
+//     that.
 package claims
