@@ -160,7 +160,7 @@ func (w *storm) lookForKeys() {
 		key := string(kv.Key)
 		switch {
 		case key == keys.ShardMap(), strings.HasPrefix(key, keys.Events()), strings.HasPrefix(key, keys.EffectMarks()),
-			strings.HasPrefix(key, keys.Checkpoint(stormProcessor)):
+			strings.HasPrefix(key, keys.Checkpoint(stormProcessor)), key == keys.ProcessorReport(stormProcessor):
 			continue // they outlive every node
 		case kv.Lease == 0:
 			w.t.Errorf("a key is left that no lease will take along: %s", key)
