@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -13,11 +14,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/basetest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
-	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 func TestMain(m *testing.M) {
-	leaktest.SetParallel()
+	flag.Parse()
+	pace.SetParallel(4) // many have five nodes, with short sessions
 	goleak.VerifyTestMain(m)
 }
 
