@@ -22,7 +22,7 @@ import (
 )
 
 // source returns a list as one process sees it.
-func (l *todo) source(t *testing.T, locks lock.LockRegistry) automation.Source[int] {
+func (l *jobs) source(t *testing.T, locks lock.LockRegistry) automation.Source[int] {
 	t.Helper()
 	s, err := automation.NewList(automation.ListConfig[int]{List: l.list, Due: l.due, Locks: locks, PageSize: 7})
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func (l *todo) source(t *testing.T, locks lock.LockRegistry) automation.Source[i
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	l := newTodo(0)
+	l := newJobs(0)
 	good := automation.Config[int]{Name: "it", Source: l.source(t, nil), Execute: l.execute}
 	require.NoError(t, good.Validate())
 	for name, change := range map[string]func(*automation.Config[int]){
@@ -63,7 +63,7 @@ func TestConfig(t *testing.T) {
 // Whichever process is free executes an item. Each is executed once, although both processes list all of them.
 func TestProcessesShareAList(t *testing.T) {
 	t.Parallel()
-	l, locks := newTodo(300), &lock.Memory{}
+	l, locks := newJobs(300), &lock.Memory{}
 	var both sync.WaitGroup
 	var by [2]*automation.Automation[int]
 	for i := range by {
@@ -91,7 +91,7 @@ func TestProcessesShareAList(t *testing.T) {
 // Items that fail are executed again after pauses, and parked after the last attempt. No item waits for another one.
 func TestItemsThatFail(t *testing.T) {
 	t.Parallel()
-	l := newTodo(20)
+	l := newJobs(20)
 	var attempts [20]atomic.Int64
 	var parked sync.Map
 	a, end := run(t, automation.Config[int]{Name: "it", Source: l.source(t, nil), MaxAttempts: 3,
@@ -145,7 +145,7 @@ func TestItemsThatFail(t *testing.T) {
 // A parked item that stays on the list is not executed again, and counts as parked. Its memory is freed with it.
 func TestParkedItemStays(t *testing.T) {
 	t.Parallel()
-	l := newTodo(1)
+	l := newJobs(1)
 	var attempts atomic.Int64
 	a, _ := run(t, automation.Config[int]{Name: "it", Source: l.source(t, nil), MaxAttempts: 2,
 		Execute: func(context.Context, automation.Item[int]) error { attempts.Add(1); return errOops }})
@@ -162,7 +162,7 @@ func TestParkedItemStays(t *testing.T) {
 func TestItemStaysOnTheList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, times := newTodo(3), 0
+		l, times := newJobs(3), 0
 		a, err := automation.New(automation.Config[int]{Name: "it", Source: l.source(t, nil), PollInterval: time.Millisecond,
 			Execute: func(ctx context.Context, item automation.Item[int]) error {
 				if item.Value == 1 {
@@ -183,7 +183,7 @@ func TestItemStaysOnTheList(t *testing.T) {
 // One slow item occupies one worker. The others go on.
 func TestSlowItem(t *testing.T) {
 	t.Parallel()
-	l, release := newTodo(50), make(chan struct{})
+	l, release := newJobs(50), make(chan struct{})
 	a, _ := run(t, automation.Config[int]{Name: "it", Source: l.source(t, nil), Concurrency: 2,
 		Execute: func(ctx context.Context, item automation.Item[int]) error {
 			if item.Value == 0 {
@@ -202,7 +202,7 @@ func TestSlowItem(t *testing.T) {
 func TestIdleProcessAsksOncePerInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTodo(0)
+		l := newJobs(0)
 		var lists atomic.Int64
 		source, err := automation.NewList(automation.ListConfig[int]{Due: l.due,
 			List: func(ctx context.Context, after string, limit int) ([]automation.Item[int], error) {
@@ -230,7 +230,7 @@ type changingSource struct {
 // With a LeaderLock, only the leader executes items. The next one goes on when it ends.
 func TestLeaderAlone(t *testing.T) {
 	t.Parallel()
-	l, locks := newTodo(40), &lock.Memory{}
+	l, locks := newJobs(40), &lock.Memory{}
 	hold := make(chan struct{})
 	config := func(limit int) automation.Config[int] {
 		return automation.Config[int]{Name: "it", Source: l.source(t, nil), LeaderLock: processor.Lock(locks, "it"),
@@ -260,7 +260,7 @@ func TestLeaderAlone(t *testing.T) {
 }
 
 // endless returns an automation that can never lead.
-func endless(t *testing.T, l *todo) *automation.Automation[int] {
+func endless(t *testing.T, l *jobs) *automation.Automation[int] {
 	t.Helper()
 	a, err := automation.New(automation.Config[int]{Name: "it", Source: l.source(t, nil), Execute: l.execute,
 		LeaderLock: processor.Lock(nil, "it")})
@@ -271,7 +271,7 @@ func endless(t *testing.T, l *todo) *automation.Automation[int] {
 // Automations and processors share one lock.
 func TestSharedLeaderLock(t *testing.T) {
 	t.Parallel()
-	first, second := newTodo(5), newTodo(5)
+	first, second := newJobs(5), newJobs(5)
 	shared := processor.Shared(processor.Lock(&lock.Memory{}, "all"))
 	a, _ := run(t, automation.Config[int]{Name: "a", Source: first.source(t, nil), Execute: first.execute,
 		LeaderLock: shared})
@@ -285,7 +285,7 @@ func TestSharedLeaderLock(t *testing.T) {
 // A source that fails is asked again and again, and the automation recovers.
 func TestSourceThatFails(t *testing.T) {
 	t.Parallel()
-	l := newTodo(3)
+	l := newJobs(3)
 	var fail atomic.Pointer[func() ([]automation.Item[int], error)]
 	source, err := automation.NewList(automation.ListConfig[int]{Due: l.due,
 		List: func(ctx context.Context, after string, limit int) ([]automation.Item[int], error) {
@@ -342,7 +342,7 @@ func (e *effectStore) Once(ctx context.Context, name string,
 // With Once, an effect that took place is not repeated, and an unknown outcome parks the item.
 func TestOnce(t *testing.T) {
 	t.Parallel()
-	l, e := newTodo(4), &effectStore{done: map[string]bool{"it/0002": true}}
+	l, e := newJobs(4), &effectStore{done: map[string]bool{"it/0002": true}}
 	var ran [4]atomic.Int64
 	var unknown atomic.Int64
 	a, _ := run(t, automation.Config[int]{Name: "it", Source: forgetful{l}, Once: e,
@@ -371,7 +371,7 @@ func TestOnce(t *testing.T) {
 }
 
 // forgetful is a source that takes items off its list by their results, and keeps no failures.
-type forgetful struct{ *todo }
+type forgetful struct{ *jobs }
 
 func (f forgetful) Next(ctx context.Context, _ string,
 	work func(context.Context, automation.Claim[int]) automation.Result) (bool, error) {

@@ -23,7 +23,7 @@ import (
 // The other one executes that item when the session of the first is over, and no sooner.
 func TestProcessVanishes(t *testing.T) {
 	t.Parallel()
-	s, l := testbed.New(t, testbed.ShortTTL), newTodo(60)
+	s, l := testbed.New(t, testbed.ShortTTL), newJobs(60)
 	first, second := testbed.StartLocks(s), testbed.StartLocks(s)
 	stuck := make(chan context.Context, 1)
 	_, endFirst := run(t, automation.Config[int]{Name: "it", Source: l.source(t, first), Concurrency: 2,
@@ -51,7 +51,7 @@ func TestProcessVanishes(t *testing.T) {
 // A lock that is lost in the middle ends the item's context. The item is executed again, and the loss is reported.
 func TestLockIsLostInTheMiddle(t *testing.T) {
 	t.Parallel()
-	s, l := testbed.New(t, 9*time.Second), newTodo(1) // the deletion is noticed within a third of the TTL
+	s, l := testbed.New(t, 9*time.Second), newJobs(1) // the deletion is noticed within a third of the TTL
 	p := testbed.StartLocks(s)
 	var tries atomic.Int64
 	begun := make(chan struct{}, 1)
@@ -78,7 +78,7 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 // The leader's lock is lost in the middle: its executors end before the next leader begins.
 func TestLeaderIsLostInTheMiddle(t *testing.T) {
 	t.Parallel()
-	s, l := testbed.New(t, testbed.ShortTTL), newTodo(10)
+	s, l := testbed.New(t, testbed.ShortTTL), newJobs(10)
 	first, second := testbed.StartLocks(s), testbed.StartLocks(s)
 	begun := make(chan struct{}, 10)
 	a, _ := run(t, automation.Config[int]{Name: "it", Source: l.source(t, nil), Concurrency: 3,
@@ -110,7 +110,7 @@ func (stoppedLocks) TryAcquire(context.Context, string, ...lock.Option) (lock.He
 
 func TestNodeHasStopped(t *testing.T) {
 	t.Parallel()
-	l := newTodo(3)
+	l := newJobs(3)
 	a, err := automation.New(automation.Config[int]{Name: "it", Source: l.source(t, stoppedLocks{}), Execute: l.execute,
 		Concurrency: 2})
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func startEffects(t *testing.T, s *testbed.TestBed, owner string) (e *effects.Ef
 // With Once, an item whose executor vanished is not executed by another process: it is parked, its outcome unknown.
 func TestOnceAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	s, l := testbed.New(t, testbed.ShortTTL), newTodo(10)
+	s, l := testbed.New(t, testbed.ShortTTL), newJobs(10)
 	first, p := startEffects(t, s, "a:1")
 	second, _ := startEffects(t, s, "b:1")
 	begun := make(chan struct{}, 1)

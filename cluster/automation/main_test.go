@@ -54,8 +54,8 @@ func eventually(t *testing.T, is func() bool, what string) {
 	require.Eventually(t, is, patience, 2*time.Millisecond, what)
 }
 
-// todo is a list that several processes share. It records what is executed.
-type todo struct {
+// jobs is a list that several processes share. It records what is executed.
+type jobs struct {
 	mu    sync.Mutex
 	items map[string]int // what is to be done
 	done  map[string]int // how often each was executed
@@ -63,16 +63,16 @@ type todo struct {
 	most  int            // the most executors that any item had
 }
 
-// newTodo returns a list of n items, from 0000 on.
-func newTodo(n int) *todo {
-	l := &todo{items: map[string]int{}, done: map[string]int{}, now: map[string]int{}}
+// newJobs returns a list of n items, from 0000 on.
+func newJobs(n int) *jobs {
+	l := &jobs{items: map[string]int{}, done: map[string]int{}, now: map[string]int{}}
 	for i := range n {
 		l.items[fmt.Sprintf("%04d", i)] = i
 	}
 	return l
 }
 
-func (l *todo) list(_ context.Context, after string, limit int) (page []automation.Item[int], err error) {
+func (l *jobs) list(_ context.Context, after string, limit int) (page []automation.Item[int], err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, value := range l.items {
@@ -84,7 +84,7 @@ func (l *todo) list(_ context.Context, after string, limit int) (page []automati
 	return page[:min(len(page), limit)], nil
 }
 
-func (l *todo) due(_ context.Context, item automation.Item[int]) (bool, error) {
+func (l *jobs) due(_ context.Context, item automation.Item[int]) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, due := l.items[item.Key]
@@ -92,7 +92,7 @@ func (l *todo) due(_ context.Context, item automation.Item[int]) (bool, error) {
 }
 
 // begin records that an item is being executed, and end that it is no more; done takes it off the list.
-func (l *todo) begin(key string) (end func(done bool)) {
+func (l *jobs) begin(key string) (end func(done bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now[key]++
@@ -108,19 +108,19 @@ func (l *todo) begin(key string) (end func(done bool)) {
 	}
 }
 
-func (l *todo) execute(_ context.Context, item automation.Item[int]) error {
+func (l *jobs) execute(_ context.Context, item automation.Item[int]) error {
 	l.begin(item.Key)(true)
 	return nil
 }
 
-func (l *todo) left() int {
+func (l *jobs) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.items)
 }
 
 // requireEachOnce requires that each of n items was executed once, by one executor at a time.
-func (l *todo) requireEachOnce(t *testing.T, n int) {
+func (l *jobs) requireEachOnce(t *testing.T, n int) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()

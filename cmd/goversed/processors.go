@@ -73,6 +73,9 @@ func newProcessorsCommand(cmd *cobra.Command, timeout time.Duration,
 			return cli.WrapUsage(cmd.CommandPath(), err)
 		}
 		defer release()
+		if f.postgres == "" && cmd.Flags().Changed("table") {
+			return cli.WrapUsage(cmd.CommandPath(), errors.New("--table is of PostgreSQL: give --postgres, too"))
+		}
 		f.timeoutSet = cmd.Flags().Changed("timeout")
 		ctx, _, ignore := withSignals(cmd.Context())
 		defer ignore()

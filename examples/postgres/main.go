@@ -65,6 +65,7 @@ func run(ctx context.Context, cfg config, log hclog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("-postgres: %w", err)
 	}
+	defer db.Close()
 	if _, err := db.Exec(ctx, "select pg_advisory_xact_lock(1);\n"+tables); err != nil {
 		return fmt.Errorf("make the tables: %w", err)
 	}

@@ -102,7 +102,10 @@ func (s *Source[I]) claimRow(ctx context.Context, name string,
 	defer cancel()
 	err = s.pg.EndTx(tx, s.commitResult(ctx, tx, name, c.Key, result))
 	if err != nil && tx.Conn().IsClosed() && result.Outcome != automation.Done {
-		err = s.storeFailure(ctx, name, c.Key, result)
+		// The commit may have used up the time.
+		storing, stored := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+		err = s.storeFailure(storing, name, c.Key, result)
+		stored()
 	}
 	if err != nil {
 		return true, false, fmt.Errorf("store the result: %w", err)

@@ -124,7 +124,9 @@ func newElection(es *Elections, name string, own func() *term) *Election {
 // Close ends the view. The channels of its Watch close, as they do when the session is closed. Closing twice is
 // harmless. It always returns nil.
 func (e *Election) Close() error {
+	e.mu.Lock() // of watchValue, which starts no goroutine from now on
 	e.cancel(fmt.Errorf("election %q: %w", e.name, leaderelection.ErrClosed))
+	e.mu.Unlock()
 	e.wg.Wait()
 	e.mu.Lock()
 	f := e.f

@@ -25,10 +25,12 @@ func (a *Advisory) function(name string) string {
 	return "SELECT " + name + "($1)"
 }
 
-// take takes the advisory lock of a granted claim. It waits for it until ctx or the grant ends, or tries it once. The
-// lock is held by the session's main connection, so it ends with the session.
+// takeAdvisory takes the advisory lock of a granted claim. It waits for it until ctx or the grant ends, or tries it
+// once. The lock is held by the session's main connection, so it ends with the session.
 func (c *Claim) takeAdvisory(ctx context.Context) (taken bool, err error) {
 	a := c.spec.Advisory
+	ctx, stop := wait.MergeContexts(ctx, c.ctx)
+	defer stop()
 	for {
 		taken, err := c.s.runErrand(ctx, a.function("pg_try_advisory_lock"), a.Key)
 		switch {
@@ -46,14 +48,19 @@ func (c *Claim) takeAdvisory(ctx context.Context) (taken bool, err error) {
 	}
 }
 
-// dropAdvisory gives up the advisory lock of a claim, if it has one.
-func (c *Claim) dropAdvisory(ctx context.Context) {
+// giveUp ends a granted claim, gives up the advisory lock if it has one, and then sends the release. It does not block.
+func (c *Claim) giveUp() {
 	c.s.mu.Lock()
-	held := c.advisory
+	end, held := c.endLocked(ErrReleased), c.advisory
 	c.advisory = false
 	c.s.mu.Unlock()
-	if held {
+	end()
+	if held && c.s.k.tasks.Go(func(context.Context) {
 		// An error means that the session has ended, and the lock with it.
-		_, _ = c.s.runErrand(context.WithoutCancel(ctx), c.spec.Advisory.function("pg_advisory_unlock"), c.spec.Advisory.Key)
+		_, _ = c.s.runErrand(context.Background(), c.spec.Advisory.function("pg_advisory_unlock"), c.spec.Advisory.Key)
+		c.s.release(c, ErrReleased)
+	}) {
+		return
 	}
+	c.s.release(c, ErrReleased)
 }

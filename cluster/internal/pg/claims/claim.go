@@ -83,12 +83,12 @@ func (k *Keeper) Acquire(ctx context.Context, spec Spec) (*Claim, error) {
 		switch err := c.result(); {
 		case err == nil && c.Valid() && spec.Advisory != nil:
 			taken, err := c.takeAdvisory(ctx)
-			switch {
-			case taken && c.Valid():
+			if taken && c.Valid() {
 				return c, nil
-			case s.ctx.Err() == nil:
-				c.dropAdvisory(ctx)
-				s.release(c, ErrReleased)
+			}
+			lost := c.EndCause() != nil // otherwise the advisory lock was not free
+			c.giveUp()
+			if !lost {
 				return nil, cmp.Or(err, ErrRefused)
 			}
 		case err == nil && c.Valid():
@@ -113,7 +113,7 @@ func (k *Keeper) Acquire(ctx context.Context, spec Spec) (*Claim, error) {
 
 // request sends a claim.
 func (s *Session) request(spec Spec) *Claim {
-	c := &Claim{s: s, spec: spec, name: escapeName(spec.Name), decided: make(chan struct{}), released: make(chan struct{})}
+	c := &Claim{s: s, spec: spec, name: EscapeName(spec.Name), decided: make(chan struct{}), released: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := context.Cause(s.ctx); err != nil {
@@ -161,14 +161,6 @@ func (c *Claim) endLocked(err error) (end func()) {
 	return end
 }
 
-// endFor ends a claim for a reason.
-func (c *Claim) endFor(why error) {
-	c.s.mu.Lock()
-	end := c.endLocked(why)
-	c.s.mu.Unlock()
-	end()
-}
-
 // release ends a claim for a reason and sends its release.
 func (s *Session) release(c *Claim, why error) {
 	s.mu.Lock()
@@ -207,9 +199,7 @@ func (c *Claim) Release(ctx context.Context) (lost, err error) {
 	if cause := c.EndCause(); cause != nil && !errors.Is(cause, ErrReleased) {
 		lost = cause
 	}
-	c.endFor(ErrReleased)
-	c.dropAdvisory(ctx)
-	c.s.release(c, ErrReleased)
+	c.giveUp()
 	if err := c.AwaitReleased(ctx); err != nil {
 		return lost, err
 	}
@@ -249,8 +239,8 @@ func (c *Claim) LockRow(ctx context.Context, tx Querier) (stands bool, err error
 	return err == nil, err
 }
 
-// escapeName returns a name as text that PostgreSQL can store. A % begins an escaped byte.
-func escapeName(name string) string {
+// EscapeName returns a name as text that PostgreSQL can store. A % begins an escaped byte.
+func EscapeName(name string) string {
 	if plain := strings.ToValidUTF8(name, "\x00"); !strings.ContainsAny(plain, "%\x00") {
 		return name
 	}

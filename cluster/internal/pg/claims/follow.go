@@ -40,7 +40,7 @@ type Follower struct {
 
 // Follow follows the queue of a name. Close ends it.
 func (k *Keeper) Follow(name string) *Follower {
-	f := &Follower{k: k, name: escapeName(name), signal: wait.NewSignal()}
+	f := &Follower{k: k, name: EscapeName(name), signal: wait.NewSignal()}
 	f.C = f.signal
 	f.signal.Send()
 	k.mu.Lock()

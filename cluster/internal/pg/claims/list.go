@@ -36,7 +36,7 @@ func List(ctx context.Context, db Lister, schema, prefix, after string, limit in
 		atMost = &one
 	}
 	rows, err := db.Query(ctx, strings.ReplaceAll(text, "{{schema}}", pgx.Identifier{schema}.Sanitize()), prefix,
-		prefix+escapeName(after), atMost)
+		prefix+EscapeName(after), atMost)
 	if err != nil {
 		return nil, false, fmt.Errorf("list the queues in PostgreSQL: %w", err)
 	}
@@ -44,7 +44,7 @@ func List(ctx context.Context, db Lister, schema, prefix, after string, limit in
 	var e Entry
 	_, err = pgx.ForEachRow(rows, []any{&stored, &e.Session, &e.Seq, &e.Token, &e.Shared, &e.Owner}, func() error {
 		if stored != last || len(found) == 0 {
-			found, last = append(found, Queue{Name: unescapeName(strings.TrimPrefix(stored, prefix))}), stored
+			found, last = append(found, Queue{Name: UnescapeName(strings.TrimPrefix(stored, prefix))}), stored
 		}
 		q := &found[len(found)-1]
 		q.Entries = append(q.Entries, e)
@@ -59,8 +59,8 @@ func List(ctx context.Context, db Lister, schema, prefix, after string, limit in
 	return found, false, nil
 }
 
-// unescapeName returns the name that escapeName has stored as text.
-func unescapeName(stored string) string {
+// UnescapeName returns the name that EscapeName has stored as text.
+func UnescapeName(stored string) string {
 	var b strings.Builder
 	for i := 0; i < len(stored); i++ {
 		if stored[i] == '%' && i+2 < len(stored) {

@@ -46,7 +46,7 @@ type Session struct {
 	locked  map[string]time.Time // until when names are left alone: another program has locked their rows
 }
 
-// openSession opens a session on two connections that were probed.
+// openSession opens a session on a connection that was probed.
 func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.requestTimeout())
 	defer cancel()
