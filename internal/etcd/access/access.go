@@ -127,6 +127,7 @@ func Ranges(keys state.Keys, p Program) []Range {
 	case Election:
 		return electionRanges(keys)
 	}
+	silence := prefixRange(keys.SilenceAccusations(), ReadWrite, "accusations of silence")
 	events := prefixRange(keys.Prefix()+"/events/", ReadWrite, "the log of events")
 	work := prefixRange(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
 	work.Parts = []Part{{keys.Locks().Root(), "locks"}, {keys.Effects().Root(), "effects"},
@@ -141,7 +142,7 @@ func Ranges(keys state.Keys, p Program) []Range {
 			{keys.Nodes(), "registration"}, {keys.Prefix() + "/nodes-accused/", "crash detection"},
 			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.Silences(), "silent nodes"}, {keys.ShardMap(), "the shard map"},
 			{keys.Prefix() + "/shards/released/", "released shards"}}}
-	return []Range{elections, events, own, work}
+	return []Range{silence, elections, events, own, work}
 }
 
 func electionRanges(keys state.Keys) []Range {
@@ -170,7 +171,7 @@ func operatorRanges(keys state.Keys, elections Range) []Range {
 	marks := prefixRange(keys.EffectMarks(), ReadWrite, "goversed effects resolve")
 	elections.Purpose = "goversed elections"
 	return []Range{elections,
-		prefixRange(keys.Prefix()+"/events/", Read, "the log of events"),
+		prefixRange(keys.Prefix()+"/events/", ReadWrite, "goversed events, and what goversed processors records"),
 		{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: Read, Always: true, Purpose: "goversed status and its like"},
 		request,
 		prefixRange(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),

@@ -31,7 +31,8 @@ func TestRangesHoldTheKeys(t *testing.T) {
 		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().EntryKey("x", 1, 1, state.EntryTraits{}),
 		k.Elections().EntryKey("x", 1, 1, state.EntryTraits{}), k.Effects().EntryKey("x", 1, 1, state.EntryTraits{}),
 		k.EffectMark("x"),
-		k.Checkpoint("x"), k.Silence("a:1", "b"), k.ParkedEvent("x", "1"), k.LeaseRecord("x"), "/goverse/events/1"} {
+		k.Checkpoint("x"), k.Silence("a:1", "b"), k.SilenceAccusation("a:1", "b"), k.ParkedEvent("x", "1"),
+		k.LeaseRecord("x"), "/goverse/events/1"} {
 		n := 0
 		for _, r := range Ranges(k, Node) {
 			if holds(r, key) {

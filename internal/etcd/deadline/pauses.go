@@ -66,6 +66,15 @@ func (p *Pauses) Stood(now Instant) bool {
 // Unconfirmed is [Pauses.Stood] without a pause that is not noticed yet.
 func (p *Pauses) Unconfirmed() bool { return p.unsure }
 
+// StoodSince reports whether the process stood still until now, or less than d has passed since it noticed the first
+// pause that no round has confirmed.
+func (p *Pauses) StoodSince(now Instant, d time.Duration) bool {
+	if p.unsure {
+		return !now.Reached(p.first.Add(d))
+	}
+	return p.Stood(now)
+}
+
 // MayBeginWork reports whether new work may begin now on a lease that etcd does not revoke before its time. After a
 // pause it may not until a round confirms the session, because the first events that a watch delivers then may
 // be long out of date.

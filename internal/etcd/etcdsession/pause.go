@@ -67,6 +67,7 @@ func (s *Session) recordBeat() (starved bool) {
 			s.endRound(errSuspected)
 		}
 		s.RequestRenewal()
+		s.requestProof()
 		s.notifyListeners()
 		log = risks && time.Since(s.pauseLogged) > pauseLogged
 	}

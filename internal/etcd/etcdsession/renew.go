@@ -143,14 +143,16 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	s.mu.Lock()
 	s.renewalAnswered = true
 	s.mu.Unlock()
-	renewed := answer.term
-	err = s.readProtectedKeys(ctx, renewed, protected, known)
+	term, err := s.readProtectedKeys(ctx, protected, known)
 	if errors.Is(err, errUnread) {
 		// The client's endpoints receive its requests in turn. If one of two is bad, a new round would always
 		// send the read to the bad one.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
-		err = s.readProtectedKeys(ctx, renewed, protected, known)
+		term, err = s.readProtectedKeys(ctx, protected, known)
+	}
+	if err == nil && !deadline.RenewalConfirmed(answer.term, term) {
+		err = fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, answer.term, term)
 	}
 	if err != nil {
 		return err
@@ -196,40 +198,47 @@ func (s *Session) recordRound(began deadline.Instant, by leaseExtension) (again 
 	return false
 }
 
-// readProtectedKeys confirms a renewal that etcd answered in the given raft term, by a linearizable read of the
-// protected keys. It calls lost for those that are gone.
-func (s *Session) readProtectedKeys(ctx context.Context, term uint64, protected []*Protection, known int64) error {
-	gets := make([]clientv3.Op, 0, max(1, len(protected)))
+// readProtectedKeys reads the protected keys, linearizably, and the accusations. It returns the raft term in the
+// answer. It calls lost for keys that are gone, and deletes accusations.
+func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection, known int64) (term uint64,
+	err error) {
+	// Before the ranges are chosen: without the accusations of silence it must not count from after a watcher was armed.
+	asked := s.cfg.Clock()
+	gets := make([]clientv3.Op, 0, max(1, len(protected))+2)
 	for _, p := range protected {
 		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
 	}
 	if len(gets) == 0 { // etcd answers an empty transaction without asking other members
 		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
 	}
-	asked := s.cfg.Clock()
+	accusations := len(gets)
+	for _, prefix := range s.accusationRanges() {
+		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()))
+	}
 	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		if len(protected) == 0 {
 			err = fmt.Errorf("read %s: grant that, or have the session read another key (%w)", s.cfg.ReadKey, err)
 		}
 		s.EndLocally(session.ReasonPermission, err)
-		return err
+		return 0, err
 	}
 	if errors.Is(context.Cause(ctx), errSuspected) {
-		return errSuspected
+		return 0, errSuspected
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
 		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
 			resp.Header.ClusterId, resp.Header.Revision, s.clusterID, known)
 		s.EndLocally(session.ReasonOtherHistory, err)
-		return err
+		return 0, err
 	}
 	s.mu.Lock()
-	s.revision = resp.Header.Revision
+	s.revision = max(s.revision, resp.Header.Revision)
 	s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
+	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load()))
 	s.mu.Unlock()
 	for i, p := range protected {
 		kvs := resp.Responses[i].GetResponseRange().Kvs
@@ -243,18 +252,17 @@ func (s *Session) readProtectedKeys(ctx context.Context, term uint64, protected 
 		if p.lost == nil {
 			err := fmt.Errorf("%s is gone or was replaced", p.key)
 			s.EndLocally(session.ReasonKeyLost, err)
-			return err
+			return 0, err
 		}
 		if s.stillProtected(p) {
 			p.lost()
 		}
 	}
 	s.cfg.View.ObserveHeader(resp.Header, known)
-	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load())) // only this goroutine stores it
-	if !deadline.RenewalConfirmed(term, resp.Header.GetRaftTerm()) {
-		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
+	if err := s.settleAccusations(ctx, resp.Responses[accusations:], protected, asked); err != nil {
+		return 0, err
 	}
-	return nil
+	return resp.Header.GetRaftTerm(), nil
 }
 
 // RoundTrip returns the duration of the last read that etcd answered in a renewal round, 0 before the first,

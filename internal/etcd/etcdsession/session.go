@@ -60,6 +60,8 @@ type Config struct {
 	View View
 	// Renewals, if set, counts the rounds of this session. Sessions may share it.
 	Renewals *Renewals
+	// Accusations describes the keys by which others accuse the holder. The zero value stands for none.
+	Accusations Accusations
 }
 
 // Validate returns an error that describes the first invalid setting, or nil.
@@ -104,11 +106,15 @@ type Session struct {
 	goneEarly   atomic.Bool                     // see RevokedEarly
 	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
+	proofs      atomic.Pointer[deadline.Proofs] // changed with mu held
+	// proofRequested is set if a read is due although no acknowledgement is missing.
+	proofRequested atomic.Bool
 
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 	wakeRenewal  wait.Signal
 	wakeDeadline wait.Signal // the deadline moved closer
+	wakeProof    wait.Signal // a proof may be needed
 	wg           sync.WaitGroup
 
 	mu                   sync.Mutex
@@ -126,6 +132,7 @@ type Session struct {
 	predecessorUnrenewed bool  // the session before this one was lost before a renewal of its lease was answered
 	renewalAnswered      bool  // a renewal of this lease was answered
 	listeners            []*listener
+	lapseSuspended       bool // the period has ended because the proofs have lapsed; they still are
 
 	pauseLogged time.Time                         // when a pause was last logged
 	unlogged    atomic.Pointer[session.LostError] // a suspension that deadlineLoop is to log
@@ -144,11 +151,13 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
 	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, raftTerm: grant.GetRaftTerm(),
-		wakeRenewal: wait.NewSignal(), wakeDeadline: wait.NewSignal(), clusterID: grant.ClusterId}
+		wakeRenewal: wait.NewSignal(), wakeDeadline: wait.NewSignal(), wakeProof: wait.NewSignal(),
+		clusterID: grant.ClusterId}
 	renewals, release := renewal.Acquire(cfg.Client)
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.pauses.Store(&deadline.Pauses{})
+	s.proofs.Store(&deadline.Proofs{})
 	s.setClaim(deadline.NewClaim(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
@@ -169,24 +178,26 @@ func (s *Session) RaftTerm() uint64 { return s.raftTerm }
 // the process.
 func (s *Session) Valid() bool {
 	now := s.cfg.Clock()
-	return !s.ended.Load() && s.claim.Load().Valid(now) && s.pausesHarmless(now)
+	return !s.ended.Load() && s.claim.Load().Valid(now) && s.pausesHarmless(now) && s.proofs.Load().Valid(now)
 }
 
 // Deadline returns the instant at which Valid becomes false unless the session is renewed.
+// With armed watchers it becomes false sooner if there is no proof: see [Session.TimeLeft].
 func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().ValidUntil().Wall) }
 
 // LeaseEnded reports whether the lease, as last renewed, has run out on either clock, regardless of whether the
 // session was lost or suspended before.
 func (s *Session) LeaseEnded() bool { return s.claim.Load().Ended(s.cfg.Clock()) }
 
-// TimeLeft returns how long Valid stays true unless the session is renewed, on the clock that has less time left.
-// It is meant for passing the deadline to another process, which has clocks of its own. If Valid is no longer
-// true, TimeLeft is zero or negative.
+// TimeLeft returns how long Valid stays true unless the session is renewed, on the clock that has less time left. It
+// is meant for passing the deadline to another process, which has clocks of its own. Armed watchers shorten it to the
+// time for which the present proofs hold. If Valid is no longer true, TimeLeft is zero or negative.
 func (s *Session) TimeLeft() time.Duration {
 	if s.ended.Load() {
 		return 0
 	}
-	return s.cfg.Clock().Until(s.claim.Load().ValidUntil())
+	now := s.cfg.Clock()
+	return s.proofs.Load().Left(now, now.Until(s.claim.Load().ValidUntil()))
 }
 
 // RenewedAt returns the time at which the renewal that counts was sent.
@@ -253,10 +264,11 @@ func (s *Session) recordLeaseGone() {
 func (s *Session) RevokedEarly() bool { return s.goneEarly.Load() }
 
 // Suspected reports whether new claims on the session must wait: there is a sign that others may consider this
-// process gone, which etcd has not cleared yet (see [Session.Suspect]), or a pause prevents new work. Existing
-// claims continue for a while.
+// process gone, which etcd has not cleared yet (see [Session.Suspect]), a proof is missing, or a pause prevents new
+// work. Existing claims continue for a while.
 func (s *Session) Suspected() bool {
-	return s.claim.Load().Suspected() || !s.mayBeginWork(s.cfg.Clock())
+	now := s.cfg.Clock()
+	return s.claim.Load().Suspected() || !s.mayBeginWork(now) || !s.proofs.Load().Valid(now)
 }
 
 // RequestRenewal requests a renewal round now, because of a sign that the session may be gone. It does not block.
@@ -332,9 +344,15 @@ func (s *Session) endIfOver() (left time.Duration) {
 func (s *Session) checkDeadline() (left time.Duration, suspended *session.LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim, now := s.claim.Load(), s.cfg.Clock()
+	now := s.cfg.Clock()
+	s.checkProofs(now)
+	claim := s.claim.Load()
 	if claim.Valid(now) {
-		return now.Until(claim.ValidUntil()), nil
+		left := now.Until(claim.ValidUntil())
+		if p := s.proofs.Load(); !p.Lapsed() {
+			left = p.Left(now, left) // the period ends then
+		}
+		return left, nil
 	}
 	if !claim.Ended(now) {
 		suspended = s.suspendPeriod()

@@ -27,7 +27,8 @@ func (s *Session) Period() *Period { return s.period.Load() }
 // atomics and the clock: no lock, no allocation, no network.
 func (t *Period) Valid() bool {
 	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
-	return !t.s.ended.Load() && claim.PeriodNumber() == t.number && claim.Valid(now) && t.s.pausesHarmless(now)
+	return !t.s.ended.Load() && claim.PeriodNumber() == t.number && claim.Valid(now) && t.s.pausesHarmless(now) &&
+		t.s.proofs.Load().Valid(now)
 }
 
 // ValidDespitePause reports the same as [Period.Valid], except that it ignores a pause that etcd has not confirmed to
@@ -98,6 +99,9 @@ func (s *Session) suspendPeriod() *session.LostError {
 		return nil
 	}
 	why := &session.LostError{Reason: session.ReasonUnconfirmed, Err: s.lastErr}
+	if s.lapseSuspended {
+		why.Err = errLapsed
+	}
 	t.cancel(why)
 	s.notifyListeners()
 	return why

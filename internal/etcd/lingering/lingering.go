@@ -178,12 +178,19 @@ func ViewFresh(s *state.Snapshot, own Self, term uint64) bool {
 	})
 }
 
-// removedOnEvidence reports whether the events that deleted a member's key removed it on evidence, which means that
-// they deleted an accusation too.
+// removedOnEvidence reports whether the events of the revision that deleted a member's key removed it on evidence. They
+// then also delete an accusation or, if the member was removed for its silence, put the mark of that.
 func removedOnEvidence(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 	return slices.ContainsFunc(events, func(ev state.Event) bool {
 		k := s.Keys.Parse(ev.Key)
-		return ev.Deleted && k.Kind == state.KindAccusation && k.Address == m.Address
+		if k.Kind != state.KindAccusation || k.Address != m.Address {
+			return false
+		}
+		if ev.Deleted {
+			return true
+		}
+		record, err := state.DecodeAccusation(ev.Value)
+		return err == nil && record.MarksRemoval(m)
 	})
 }
 
@@ -196,7 +203,8 @@ func (p Members) recordReport(m *state.Member, now time.Time) Members {
 }
 
 // OnRead returns the Members and the view after the range was read anew: s with the members that linger, given the
-// view before.
+// view before. Of the members that are gone, only those with the mark of their removal are known to have been removed
+// on evidence. A plain accusation shows nothing: its member's lease may have ended while it stood.
 func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *state.Snapshot) {
 	if p.own.Address == "" || before == nil || before.History != s.History {
 		return New(p.own), s
@@ -208,7 +216,7 @@ func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *sta
 	}
 	var gone []*state.Member
 	for _, m := range before.Members {
-		if !registeredAnew(s, m) && p.mayLinger(before, m) {
+		if !registeredAnew(s, m) && p.mayLinger(before, m) && s.RemovalMarkOf(m) == nil {
 			gone = append(gone, m)
 		}
 	}

@@ -62,17 +62,13 @@ func TestPasswordFile(t *testing.T) {
 func TestARefusedPasswordIsAskedForOnceMore(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")
-	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
-		Logger: zap.NewNop()}
-	client, err := clientv3.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
 	var answers []string
 	asked := 0
-	ReplaceAuth(client, cfg, func() (string, string, error) {
-		asked++
-		return "root", answers[min(asked, len(answers))-1], nil
-	})
+	client := logInClient{endpoints: func() []string { return []string{server.Endpoint()} },
+		anonymous: clientv3.Config{Logger: zap.NewNop()}, credentials: func() (string, string, error) {
+			asked++
+			return "root", answers[min(asked, len(answers))-1], nil
+		}}
 	for _, c := range []struct {
 		answers []string
 		asked   int
@@ -84,7 +80,7 @@ func TestARefusedPasswordIsAskedForOnceMore(t *testing.T) {
 		{[]string{"old", "older", "secret"}, 2, true},
 	} {
 		answers, asked = c.answers, 0
-		_, err := client.Authenticate(etcdtest.Context(t), "", "")
+		_, err := client.logIn(etcdtest.Context(t), "", "")
 		require.Equal(t, c.fails, err != nil, "%v: %v", c.answers, err)
 		require.Equal(t, c.asked, asked, c.answers)
 	}

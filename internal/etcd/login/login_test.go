@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,8 +24,8 @@ func startWithAuth(t *testing.T) string {
 	return server.Endpoint()
 }
 
-// user returns a client, for the user root, of an etcd with access control.
-func user(t *testing.T) *clientv3.Client {
+// rootClient returns a client, for the user root, of an etcd with access control.
+func rootClient(t *testing.T) *clientv3.Client {
 	t.Helper()
 	cfg := clientv3.Config{Endpoints: []string{startWithAuth(t)}, Username: "root", Password: "secret",
 		Logger: zap.NewNop()}
@@ -37,37 +36,8 @@ func user(t *testing.T) *clientv3.Client {
 	return client
 }
 
-func TestOneLogInServesAllWhoWantOne(t *testing.T) {
-	client := user(t)
-	a, ok := client.Auth.(*sharedAuth)
-	require.True(t, ok)
-	under, own := a.joinAttempt()
-	require.True(t, own)
-	tokens := make([]string, 10)
-	var wg sync.WaitGroup
-	for i := range tokens {
-		wg.Go(func() {
-			resp, err := client.Authenticate(etcdtest.Context(t), "root", "secret")
-			require.NoError(t, err)
-			tokens[i] = resp.Token
-		})
-	}
-	called, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := client.Authenticate(called, "root", "secret")
-	require.ErrorIs(t, err, context.Canceled, "who is called off does not wait")
-
-	under.err, under.canceled = context.Canceled, true // another caller makes it
-	a.mu.Lock()
-	a.current = nil
-	a.mu.Unlock()
-	close(under.done)
-	wg.Wait()
-	require.NotEmpty(t, tokens[0])
-}
-
 func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
-	client := user(t)
+	client := rootClient(t)
 	ctx := etcdtest.Context(t)
 	_, err := client.Put(ctx, "k", "v")
 	require.NoError(t, err)
@@ -81,7 +51,7 @@ func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
 
 // The client is given other addresses when etcd's members move.
 func TestLogInGoesToThePresentEndpoints(t *testing.T) {
-	client := user(t)
+	client := rootClient(t)
 	ctx := etcdtest.Context(t)
 	before, err := client.Authenticate(ctx, "root", "secret")
 	require.NoError(t, err)
@@ -94,16 +64,16 @@ func TestLogInGoesToThePresentEndpoints(t *testing.T) {
 }
 
 func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
-	client := user(t)
+	client := rootClient(t)
 	ctx := etcdtest.Context(t)
 	password := "secret"
-	a := client.Auth.(*sharedAuth)
-	a.credentials = func() (string, string, error) {
-		if password == "" {
-			return "", "", errors.New("unreadable")
-		}
-		return "root", password, nil
-	}
+	client.Auth.(*sharedAuth).logIn = logInClient{endpoints: client.Endpoints,
+		anonymous: clientv3.Config{Logger: zap.NewNop()}, credentials: func() (string, string, error) {
+			if password == "" {
+				return "", "", errors.New("unreadable")
+			}
+			return "root", password, nil
+		}}.logIn
 	_, err := client.Put(ctx, "k", "v")
 	require.NoError(t, err)
 	_, err = client.UserChangePassword(ctx, "root", "changed")

@@ -8,9 +8,9 @@
 //
 // A stream may end because a member stops, a token is no longer known, a right was withdrawn, or for another
 // reason. The next renewal opens it again. A renewal that is not answered in time abandons its stream, and the
-// next one goes to the client's next endpoint. Behind `etcd grpc-proxy`, which answers at times of its own,
-// standing streams time out again and again while fresh ones are answered. Each renewal then gets a stream of
-// its own.
+// next one goes to the client's next endpoint; but it keeps a stream whose opening took most of its time. Behind
+// `etcd grpc-proxy`, which answers at times of its own, standing streams time out again and again while fresh ones
+// are answered. Each renewal then gets a stream of its own.
 //
 // # What is not promised
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -62,14 +63,15 @@ func streamsOf(client *clientv3.Client) Streams {
 
 // Renew renews a lease and returns etcd's answer to exactly that request. Its errors are of rpctypes,
 // ErrLeaseNotFound if there is no such lease. Renew blocks until etcd answers or ctx ends. It abandons a stream
-// that does not answer before the deadline of ctx.
+// that had most of the time until the deadline of ctx and did not answer.
 func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	if r.streams == nil || r.takeSingle() {
 		return r.RenewAlone(ctx, id)
 	}
-	resp, again, err := r.tryRenew(ctx, id)
+	enough := enoughToAnswer(ctx)
+	resp, again, err := r.tryRenew(ctx, id, enough)
 	for n := 1; again && n < maxAttempts && ctx.Err() == nil; n++ {
-		resp, again, err = r.tryRenew(ctx, id)
+		resp, again, err = r.tryRenew(ctx, id, enough)
 	}
 	switch {
 	case err != nil:
@@ -105,21 +107,32 @@ func (r *Renewer) takeSingle() bool {
 // maxAttempts limits how often a request is sent that fails with its stream.
 const maxAttempts = 3
 
-// tryRenew sends one request. again reports whether to repeat it: it failed with a stream that had stood for a
-// while, or because etcd refused another request, and may succeed on a fresh stream, at the next endpoint and
-// after another log-in.
-func (r *Renewer) tryRenew(ctx context.Context,
-	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
+// enoughToAnswer returns the time that a stream must have had for its answer before it is abandoned: three quarters
+// of the time until the deadline of ctx. The request may have waited for most of that time until a slow log-in opened
+// the stream. If that stream were abandoned, the next one would need another log-in, and none would ever answer.
+func enoughToAnswer(ctx context.Context) time.Duration {
+	deadline, _ := ctx.Deadline()
+	return time.Until(deadline) / 4 * 3
+}
+
+// tryRenew sends one request. A stream that has had enough time and does not answer is abandoned. again reports
+// whether to repeat the request: it failed with a stream that had stood for a while, or because etcd refused another
+// request, and may succeed on a fresh stream, at the next endpoint and after another log-in.
+func (r *Renewer) tryRenew(ctx context.Context, id clientv3.LeaseID,
+	enough time.Duration) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
 	s, err := r.awaitStream(ctx)
 	if err != nil {
 		return nil, false, err
 	}
+	sent := time.Now()
 	resp, first, err := s.sendRenewal(ctx, id)
 	switch {
 	case err == nil:
 		r.recordAnswer(first)
 	case errors.Is(err, context.DeadlineExceeded):
-		r.recordStall(s, first)
+		if time.Since(sent) >= enough {
+			r.recordStall(s)
+		}
 	case ctx.Err() == nil:
 		r.discardStream(s)
 		again = !first && !errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied)
@@ -137,12 +150,13 @@ func (r *Renewer) recordAnswer(first bool) {
 	r.stalls = 0
 }
 
-// recordStall abandons s, which did not answer in time. If several requests waited for it, only the first one
-// counts.
-func (r *Renewer) recordStall(s *renewalStream, first bool) {
+// recordStall abandons s, which did not answer in time. It counts if s had answered before. If several requests
+// waited for it, only the first one counts.
+func (r *Renewer) recordStall(s *renewalStream) {
+	answered := s.hasAnswered()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	counts := r.standing == s && !first
+	counts := r.standing == s && answered
 	r.forgetStream(s)
 	if !counts {
 		return

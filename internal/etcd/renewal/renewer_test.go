@@ -231,6 +231,48 @@ func TestSlowOpeningIsInherited(t *testing.T) {
 	})
 }
 
+// Each opening takes a little longer than its caller waits, so that a later caller's request is sent shortly before
+// its deadline. The stream proves nothing by not answering that one, and answers the next.
+func TestStreamIsKeptAfterARequestThatWasSentLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			<-time.After(time.Second / 5)
+			return yes(stream, request, id)
+		}, open: func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(3900 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		r := s.renewer(t)
+		for range 2 {
+			_, err := r.Renew(within(t, 2*time.Second), 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		_, err := r.Renew(within(t, 2*time.Second), 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.opened())
+	})
+}
+
+// A stream that does not answer at all is abandoned as soon as a request has had its time, and does not count as one
+// that stalled after it had answered.
+func TestStreamThatNeverAnswersIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(int, int, int64) (*pb.LeaseKeepAliveResponse, error) { return nil, nil },
+			open: func(context.Context, int) error { <-time.After(time.Second); return nil }}
+		r := s.renewer(t)
+		for n := range 2 * maxStalls {
+			_, err := r.Renew(within(t, 2*time.Second), 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, 1+n/2, s.opened(), "the second request on each was sent at once")
+		}
+		require.Zero(t, r.singlesLeft)
+	})
+}
+
 // With several endpoints, an opening that hangs is not the only one that callers wait for. The client may be given
 // the others later.
 func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {

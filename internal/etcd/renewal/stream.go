@@ -21,10 +21,11 @@ type renewalStream struct {
 
 	sendMu sync.Mutex // keeps waiting in the order of sending
 
-	mu      sync.Mutex
-	waiting []*renewalRequest
-	used    bool
-	ended   error
+	mu       sync.Mutex
+	waiting  []*renewalRequest
+	used     bool
+	answered bool
+	ended    error
 }
 
 // renewalRequest waits for its answer. An abandoned request stays in the queue until etcd has answered it.
@@ -82,10 +83,12 @@ func (s *renewalStream) receiveAnswers() {
 	}
 }
 
-// takeRequest removes the oldest request for that lease from the queue and returns it, nil if there is none.
+// takeRequest records an answer for that lease. It removes the oldest request from the queue and returns it, nil if
+// there is none.
 func (s *renewalStream) takeRequest(id int64) *renewalRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answered = true
 	i := slices.IndexFunc(s.waiting, func(r *renewalRequest) bool { return r.id == id })
 	if i < 0 {
 		return nil
@@ -93,6 +96,13 @@ func (s *renewalStream) takeRequest(id int64) *renewalRequest {
 	r := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)
 	return r
+}
+
+// hasAnswered reports whether etcd has answered a request of this stream.
+func (s *renewalStream) hasAnswered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
 }
 
 // failRequests fails all waiting requests. If etcd ended the stream by a refusal, the refusal concerns the first of

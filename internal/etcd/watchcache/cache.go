@@ -58,6 +58,7 @@ type Mirror struct {
 	foreignReported int         // number of foreign keys reported; used by Run alone
 	originalFound   bool        // the original goverse was reported; used by Run alone
 	age             snapshotAge
+	readTook        atomic.Int64 // duration of the last read that was answered
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -153,22 +154,26 @@ func (m *Mirror) Rebuild(reason string) {
 // ReadSnapshot reads the whole range once. A member of etcd that is cut off from the others refuses the read, and the
 // client asks another one.
 func ReadSnapshot(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
-	s, _, err := readWithTerm(ctx, client, keys)
-	return s, err
+	resp, err := getRange(clientv3.WithRequireLeader(ctx), client, keys)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", keys.Prefix(), err)
+	}
+	return snapshotOf(keys, resp), nil
 }
 
-// readWithTerm does the same as ReadSnapshot and also returns etcd's raft term.
-func readWithTerm(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64,
-	_ error) {
-	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read %s: %w", keys.Prefix(), err)
-	}
+// getRange reads the range of the keys.
+func getRange(ctx context.Context, client *clientv3.Client, keys state.Keys,
+	opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return client.Get(ctx, keys.RangeStart(), append(opts[:len(opts):len(opts)], clientv3.WithRange(keys.RangeEnd()))...)
+}
+
+// snapshotOf returns the snapshot that the answer to a read of the whole range shows.
+func snapshotOf(keys state.Keys, resp *clientv3.GetResponse) *state.Snapshot {
 	kvs := make([]state.KV, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		kvs[i] = toKV(kv)
 	}
-	return state.BuildSnapshot(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), resp.Header.GetRaftTerm(), nil
+	return state.BuildSnapshot(keys, resp.Header.ClusterId, resp.Header.Revision, kvs)
 }
 
 var errRebuild = errors.New("rebuild")

@@ -3,6 +3,7 @@ package watchcache
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,11 +25,8 @@ type comparison struct {
 // ago, so that changes on their way have arrived; 0 means the present one. A member of etcd that is cut off
 // from the others refuses, with rpctypes.ErrNoLeader.
 func (m *Mirror) compareWithEtcd(ctx context.Context, revision int64) comparison {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.RequestTimeout)
-	defer cancel()
 	c := comparison{revision: revision}
-	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
-		clientv3.WithRev(revision),
+	resp, err := m.read(ctx, clientv3.WithRev(revision),
 		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	if err != nil {
 		c.err = fmt.Errorf("compare with etcd at revision %d: %w", revision, err)
@@ -42,6 +40,31 @@ func (m *Mirror) compareWithEtcd(ctx context.Context, revision int64) comparison
 		c.newest = kv.ModRevision
 	}
 	return c
+}
+
+// CheckUpTo compares the snapshot with etcd at a revision that another process has named, if the watch does not reach
+// it within a time, and has the range read anew if a change is missing. The process may be wrong: if etcd does not
+// have the revision, nothing happens. It blocks until etcd has answered, or ctx ends.
+func (m *Mirror) CheckUpTo(ctx context.Context, revision int64, within time.Duration) {
+	if m.reaches(ctx, revision, within) || ctx.Err() != nil {
+		return
+	}
+	c := m.compareWithEtcd(ctx, revision)
+	s := m.Snapshot()
+	if s == nil || s.Stale || s.Revision >= revision {
+		return // meanwhile
+	}
+	if err := c.checkSnapshot(s); c.err == nil && err != nil {
+		m.Rebuild(err.Error())
+	}
+}
+
+// reaches reports whether a snapshot reaches a revision within a time.
+func (m *Mirror) reaches(ctx context.Context, revision int64, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= revision })
+	return err == nil
 }
 
 // checkSnapshot returns nil if a snapshot that has not reached the revision lacks nothing.

@@ -102,7 +102,7 @@ func TestEachReadAgainIsAfterAPause(t *testing.T) {
 					least = 600 * time.Millisecond // watchprogress.ReadRetry
 				}
 				require.LessOrEqual(t, reads, 10+int(lasts/least))
-				require.LessOrEqual(t, b.watches, 2*reads)
+				require.LessOrEqual(t, b.watches, 4*reads)
 			})
 		})
 	}

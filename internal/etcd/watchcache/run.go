@@ -55,14 +55,14 @@ func (m *Mirror) readRange(ctx context.Context, quiet *bool) (*state.Snapshot, e
 	default:
 	}
 	known, sent := m.KnownRevision(), time.Now()
-	rctx, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
-	next, term, err := readWithTerm(rctx, m.cfg.Client, m.cfg.Keys)
-	cancel()
+	resp, err := m.read(ctx)
 	if err != nil {
+		err = fmt.Errorf("read %s: %w", m.cfg.Keys.Prefix(), err)
 		m.readErr.Store(&err)
 		return nil, err
 	}
 	m.readErr.Store(nil)
+	next, term := snapshotOf(m.cfg.Keys, resp), resp.Header.GetRaftTerm()
 	m.recordTerm(term)
 	if old := m.Snapshot(); old != nil {
 		m.rebuilds.Add(1)

@@ -20,7 +20,11 @@ const progressTimeout = 100 * time.Millisecond
 // past. Before that it drops them: it brings such watches up to date every 100 ms.
 const syncTime = 150 * time.Millisecond
 
-var errNotOpened = errors.New("etcd did not open the watch")
+var (
+	errNotOpened = errors.New("etcd did not open the watch")
+	// errOpeningSlow is returned if etcd did not open the watch in time.
+	errOpeningSlow = fmt.Errorf("%w in time", errNotOpened)
+)
 
 // reopenError ends a watch that another one can continue, because nothing is missing up to a revision.
 type reopenError struct {
@@ -35,14 +39,21 @@ func (r *reopenError) Error() string { return r.reason }
 func (m *Mirror) watchUntilRead(ctx context.Context, s *state.Snapshot) (stood time.Duration, err error) {
 	m.proxyState = m.proxyState.OnRead()
 	upTo, again := s.Revision, false
+	limit := m.patience(m.cfg.LagTimeout)
 	for {
-		stood, err = m.watchOnce(ctx, upTo)
+		stood, err = m.watchOnce(ctx, upTo, limit)
 		var next *reopenError
 		switch {
 		case ctx.Err() != nil:
 			return stood, ctx.Err()
 		case errors.As(err, &next):
-			upTo = next.upTo
+			upTo, limit = next.upTo, m.patience(m.cfg.LagTimeout)
+		case errors.Is(err, errOpeningSlow) && limit < m.cfg.LagTimeout:
+			// The endpoint may be gone, and the next watch goes to another one. Longer limits are for an etcd that is slow. All
+			// of them together are less than twice the longest one, which is the last.
+			if limit *= 2; 2*limit > m.cfg.LagTimeout {
+				limit, again = m.cfg.LagTimeout, true
+			}
 		case errors.Is(err, errNotOpened) && !again:
 			// The client's endpoints receive its requests in turn. If one of two is bad, a watch that followed
 			// another read would always go to the bad one.
@@ -70,8 +81,8 @@ type watch struct {
 }
 
 // watchOnce folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
-// stood.
-func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration, err error) {
+// stood. Etcd has to open it within opening.
+func (m *Mirror) watchOnce(ctx context.Context, upTo int64, opening time.Duration) (stood time.Duration, err error) {
 	w := &watch{m: m, upTo: upTo, snapshot: m.Snapshot(), progress: watchprogress.NewWatch(upTo)}
 	// The stream belongs to this mirror alone, so that its progress requests are not answered to every other
 	// mirror on the same client.
@@ -82,13 +93,13 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 	defer cancel()
 	w.ctx = ctx
 	// Watch itself blocks until etcd has opened the stream.
-	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
+	began, tooSlow := time.Now(), time.AfterFunc(opening, cancel)
 	events := m.cfg.Client.Watch(ctx, m.watchStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
 		clientv3.WithRev(w.progress.StartRevision()), clientv3.WithCreatedNotify())
-	if !opening.Stop() {
-		return 0, errNotOpened
+	if !tooSlow.Stop() {
+		return 0, errOpeningSlow
 	}
-	w.lag, w.sync, w.lingering = time.NewTimer(m.cfg.LagTimeout), time.NewTimer(0), time.NewTimer(0)
+	w.lag, w.sync, w.lingering = time.NewTimer(opening-time.Since(began)), time.NewTimer(0), time.NewTimer(0)
 	w.sync.Stop()
 	w.lingering.Stop() // until the watch is open
 	defer w.lag.Stop()
@@ -111,7 +122,7 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 			err = fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-w.lag.C:
 			if !w.progress.IsOpen() {
-				return 0, errNotOpened
+				return 0, errOpeningSlow
 			}
 			awaited := w.progress.AwaitedRevision()
 			checks.Go(func() {

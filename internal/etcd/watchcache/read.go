@@ -1,0 +1,48 @@
+package watchcache
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcd/hedge"
+)
+
+const (
+	// leastPatience is the shortest time after which an endpoint counts as slow, and slowdown that time in multiples of
+	// the time that the last read of the whole range took.
+	leastPatience, slowdown = 250 * time.Millisecond, 5
+	// maxCopies limits how often one read is sent, because many nodes lose their watches together, and an etcd that is
+	// slow for that reason must not be asked much more.
+	maxCopies = 3
+)
+
+// patience returns the time that etcd has to answer a request of the mirror before another endpoint is tried. A request
+// that may only take limit in all is not tried elsewhere unless there is time for it.
+func (m *Mirror) patience(limit time.Duration) time.Duration {
+	if p := max(leastPatience, slowdown*time.Duration(m.readTook.Load())); p <= limit/4 {
+		return p
+	}
+	return limit
+}
+
+// read reads the range, linearizably. It sends the read again, to another endpoint, if it is not answered soon: the
+// endpoint may be on a host without power, as the one that the watch was at. A member of etcd that is cut off from the
+// others refuses, with rpctypes.ErrNoLeader.
+func (m *Mirror) read(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.RequestTimeout)
+	defer cancel()
+	p := hedge.Policy{First: m.patience(m.cfg.RequestTimeout), Last: m.cfg.RequestTimeout, Most: maxCopies}
+	if p.First == m.cfg.RequestTimeout {
+		p.Most = 1
+	}
+	return hedge.Do(ctx, p, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		began := time.Now()
+		resp, err := getRange(ctx, m.cfg.Client, m.cfg.Keys, opts...)
+		if err == nil && len(opts) == 0 {
+			m.readTook.Store(int64(time.Since(began)))
+		}
+		return resp, err
+	})
+}
