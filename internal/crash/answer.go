@@ -3,7 +3,9 @@ package crash
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,9 +81,28 @@ func (d *Detector) onAccusations(ctx context.Context, do func(context.Context, *
 	}
 }
 
-// withdrawVoid deletes this member's accusations that serve no purpose anymore.
-func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Duration {
-	for _, a := range suspicion.VoidAccusations(s, d.cfg.InstanceID) {
+// markLasts is the time after which a mark of a removal is deleted. By then every node has seen it.
+const markLasts = 5 * time.Second
+
+// withdrawVoid deletes this member's accusations that serve no purpose anymore. It returns the time after which to look
+// again, 0 for never. One goroutine calls it.
+func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) (again time.Duration) {
+	void, now := suspicion.VoidAccusations(s, d.cfg.InstanceID), time.Duration(d.cfg.Clock().Mono)
+	maps.DeleteFunc(d.marks, func(revision int64, _ time.Duration) bool {
+		return !slices.ContainsFunc(void, func(a *state.Accusation) bool { return a.ModRevision == revision })
+	})
+	for _, a := range void {
+		if a.Removed {
+			since, known := d.marks[a.ModRevision]
+			if !known {
+				since = now
+				d.marks[a.ModRevision] = since
+			}
+			if left := markLasts - (now - since); left > 0 {
+				again = left
+				continue
+			}
+		}
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		_, err := txn.Commit(attempt, d.cfg.Client, txn.WithdrawAccusation(s.Keys, a))
 		cancel()
@@ -89,7 +110,7 @@ func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Dur
 			return suspicion.WithdrawRetry.Delay(1, d.cfg.Random())
 		}
 	}
-	return 0
+	return again
 }
 
 // refuter refutes the accusations against this member.
@@ -131,6 +152,18 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 		r.sendRefutation(ctx, s, against)
 	})
 	return suspicion.RefuteAgain
+}
+
+// RecordRefuted counts and logs accusations against this member that its session has read and deleted.
+func (d *Detector) RecordRefuted(keys []string) {
+	silent := d.cfg.Keys.SilenceAccusationsOf(d.cfg.Address)
+	for _, key := range keys {
+		if accuser, ok := strings.CutPrefix(key, silent); ok {
+			d.refutations.Add(1)
+			d.log.Warn("refuted an accusation of silence against this node: its watcher got no heartbeat for long; check "+
+				"the network and whether this node has enough processor time", "accuser", accuser)
+		}
+	}
 }
 
 // newestOf returns the accusation that was written last.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -23,8 +24,10 @@ var ErrRefused = errors.New("connection refused")
 // Dialer opens watches on members.
 type Dialer interface {
 	// Watch opens a stream to the node that answers at address. It blocks no longer than ctx allows. The stream
-	// outlives ctx.
-	Watch(ctx context.Context, address string) (Watch, error)
+	// outlives ctx. The stream's own goroutine calls heard with each heartbeat that arms this process, in order, and
+	// acknowledges it to the member if heard returns true. Heard must not block. If heard is nil, the member does not arm
+	// this process.
+	Watch(ctx context.Context, address string, heard func(heartbeat.Beat) (acknowledge bool)) (Watch, error)
 }
 
 // Watch is an open stream to a member.
@@ -36,9 +39,13 @@ type Watch interface {
 	// Heartbeats reports whether the process sends heartbeats. Heard returns the number of heartbeats received.
 	Heartbeats() bool
 	Heard() uint64
+	// ReportRemoval tells the process that etcd has removed a silent member, at that revision or before. It does not
+	// block.
+	ReportRemoval(revision int64)
 	// Close says goodbye, unless ctx has ended. It blocks until the member has received that or ctx ends, and
-	// then frees the stream.
-	Close(ctx context.Context)
+	// then frees the stream. It reports whether the member has certainly received the goodbye, and thus knows that it
+	// has lost a watcher that it had armed on this stream.
+	Close(ctx context.Context) (received bool)
 }
 
 // Settings configures how crashes are detected. The zero value stands for the defaults.
@@ -64,6 +71,8 @@ type Stats struct {
 	// Accusations counts the accusations that this node wrote, Removals those that ended in a removal, and
 	// Refuted those that the accused refuted.
 	Accusations, Removals, Refuted int64
+	// SilenceAccusations and SilenceRemovals count those of them for silence.
+	SilenceAccusations, SilenceRemovals int64
 	// Refutations counts this node's refutations of accusations against itself, and WatchersLost the watchers
 	// that it lost.
 	Refutations, WatchersLost int64
@@ -87,11 +96,21 @@ type Detector struct {
 	mu      sync.Mutex
 	cases   map[string]*watchedMember // by address, until they have ended
 	removed map[string]int            // by instance id: number of removals by this node
+	owed    map[string]*owedGoodbye   // by address
+
+	removal atomic.Int64 // newest revision at which etcd has shown a removal
+	reports chan int64   // revisions that other nodes have reported
+
+	armer *armer
+	// marks has the marks of removals by this node, by revision, and when withdrawVoid first saw them, by the monotonic
+	// clock.
+	marks map[int64]time.Duration
 
 	goodbyeCtx  context.Context // ends when the watched members no longer need to receive a goodbye
 	endGoodbyes context.CancelFunc
 
 	watching, accusations, removals, refuted, refutations, watchersLost, silent, lastGracePeriod atomic.Int64
+	silenceAccusations, silenceRemovals                                                          atomic.Int64
 }
 
 // New returns a detector. [Detector.Start] starts it.
@@ -99,7 +118,9 @@ func New(cfg Config) *Detector {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	cfg.Process = cfg.WithDefaults()
 	d := &Detector{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), cases: map[string]*watchedMember{},
-		removed: map[string]int{}}
+		removed: map[string]int{}, owed: map[string]*owedGoodbye{}, reports: make(chan int64, maxReports),
+		marks: map[int64]time.Duration{}}
+	d.armer = newArmer(d)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.goodbyeCtx, d.endGoodbyes = context.WithCancel(context.Background())
 	return d
@@ -108,7 +129,8 @@ func New(cfg Config) *Detector {
 // Stats returns the present counts.
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
-		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load(),
+		Refuted: d.refuted.Load(), SilenceAccusations: d.silenceAccusations.Load(),
+		SilenceRemovals: d.silenceRemovals.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load(),
 		Silent: d.silent.Load(), LastGracePeriod: time.Duration(d.lastGracePeriod.Load())}
 }
 
@@ -117,6 +139,10 @@ func (d *Detector) Start() {
 	if !d.cfg.Settings.Off {
 		d.wg.Go(d.run)
 		d.wg.Go(d.silenceLoop)
+		d.wg.Go(func() { d.checkReports(d.ctx) })
+		if d.cfg.Settings.SilenceTimeout > 0 {
+			d.wg.Go(func() { d.armer.allowSessions(d.ctx) })
+		}
 	}
 }
 
@@ -146,6 +172,7 @@ func (d *Detector) run() {
 		}
 		if s := d.cfg.Mirror.Snapshot(); s != nil {
 			d.reconcile(s)
+			d.learnRemovals(s)
 		}
 	}
 }
@@ -196,9 +223,36 @@ func (d *Detector) reconcile(s *state.Snapshot) {
 		}
 	}
 	for address, w := range d.cases {
-		if !want[address] {
+		switch {
+		case want[address]:
+			w.unwanted = false
+		case !w.unwanted:
+			w.unwanted, w.beatsBefore = true, w.silence.acknowledgedBeats()
+		}
+	}
+	d.dropUnwanted(s)
+}
+
+// dropUnwanted drops the cases about members that this node is to watch no more. One about a member that has armed this
+// node goes on until another heartbeat is acknowledged: those that watch the member instead are not armed if it stands
+// still, so this node may be the only one that can remove it. The lock is held.
+func (d *Detector) dropUnwanted(s *state.Snapshot) {
+	own, _ := d.registered()
+	for _, w := range d.cases {
+		stays := own != nil && suspicion.IsMember(s, w.incarnation) && w.silence.arming() > 0 &&
+			w.silence.acknowledgedBeats() == w.beatsBefore
+		if w.unwanted && !stays {
 			w.drop()
 		}
+	}
+}
+
+// reopenWatches ends all cases that can be dropped, with a goodbye, and begins others in their place.
+func (d *Detector) reopenWatches() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.cases {
+		w.drop()
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // The kernel closes a dead process's sockets at once; its lease runs for up to a TTL longer. So each member
 // keeps a stream open to a few others ([Settings]). When a stream breaks without a goodbye, the watcher dials
-// again. Several refused connections in a row, or an answer of another instance, are evidence. Silence is not.
+// again. Several refused connections in a row, or an answer of another instance, are evidence. Silence is none here.
 //
 //	stream broke ──► evidence ──► accusation ──(grace period)──► removal
 //	                                  │
@@ -24,6 +24,13 @@
 // A member that loses a watcher may be accused next and may not learn of it. So it has etcd confirm its keys at
 // once. If there is no answer within its grace period and another 200 ms (twice Settings.GracePeriod), its
 // session is suspended until there is one ([etcdsession.Session.Suspect], which allows a slow round more time).
+//
+// # Silent members
+//
+// With Settings.SilenceTimeout a member arms its watchers ([heartbeat.Armer]), which may then accuse it of silence and
+// remove it, too. It lives on their acknowledgements, or on reads of etcd (deadline.Proofs). Package
+// internal/crash/silence decides for the watcher. A goodbye releases an armed watcher; one that was not received is
+// said again.
 //
 // # What is not promised
 //

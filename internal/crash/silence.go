@@ -73,6 +73,12 @@ func (d *Detector) silenceLoop() {
 		silent := d.silentMembers(time.Now())
 		d.silent.Store(int64(len(silent)))
 		s := d.cfg.Mirror.Snapshot()
+		if s != nil {
+			d.armer.dropGone(s)
+			d.mu.Lock()
+			d.dropUnwanted(s)
+			d.mu.Unlock()
+		}
 		if s == nil || suspicion.MarkChangesOf(s, d.cfg.InstanceID, silent).IsEmpty() {
 			continue
 		}
@@ -88,12 +94,17 @@ func (d *Detector) silenceLoop() {
 	}
 }
 
+// allCases returns the cases at this moment.
+func (d *Detector) allCases() []*watchedMember {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.cases))
+}
+
 // silentMembers returns the watched members that have been silent for heartbeat.SilentAfter at now.
 func (d *Detector) silentMembers(now time.Time) (out []suspicion.SilentMember) {
-	d.mu.Lock()
-	all := slices.Collect(maps.Values(d.cases))
-	d.mu.Unlock()
-	for _, w := range all {
+	for _, w := range d.allCases() {
+		w.checkSilence()
 		if silent := w.heartbeats.silentFor(now); silent >= heartbeat.SilentAfter {
 			out = append(out, suspicion.SilentMember{Address: w.address, Incarnation: w.incarnation, Silent: silent})
 		}

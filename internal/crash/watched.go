@@ -45,12 +45,18 @@ type watchedMember struct {
 	keptCtx context.Context
 	drop    context.CancelFunc
 
+	// Guarded by the detector's mu:
+	unwanted    bool   // this node is to watch other members instead
+	beatsBefore uint64 // number of acknowledged heartbeats when it became unwanted
+
 	suspected  atomic.Bool      // it does not count as watched
 	heartbeats heartbeatTracker // tracks its silence
+	silence    silenceAccuser   // accuses it of silence
 
 	// Used by run alone:
 	member             *state.Member // the newest known record of this incarnation
 	watch              Watch
+	armingBefore       uint64 // the newest arming when it was about to be opened
 	opened             time.Time
 	firstSign          time.Time // when the first sign of the present suspicion was seen
 	session            *etcdsession.Session
@@ -67,13 +73,15 @@ type watchedMember struct {
 func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember {
 	w := &watchedMember{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
 	w.keptCtx, w.drop = context.WithCancel(d.ctx)
+	w.silence.w, w.silence.idle = w, wait.NewSignal()
 	return w
 }
 
 // run carries out actions and passes the resulting events to the case, until the case is over or dropped.
 func (w *watchedMember) run() {
 	defer w.drop()
-	defer w.closeWatch()
+	w.d.stopOwedGoodbye(w.address)
+	defer w.sayGoodbye()
 	c, a := suspicion.BeginCase(w.removed, w.d.cfg.Settings)
 	for a.Do != suspicion.Nothing {
 		ctx := w.d.ctx
@@ -135,7 +143,12 @@ func (w *watchedMember) openWatch(ctx context.Context) suspicion.Event {
 	if m := w.d.cfg.Mirror.Snapshot().Member(w.address); m != nil && m.Incarnation == w.incarnation {
 		w.member = m
 	}
-	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address)
+	w.armingBefore = w.silence.arming()
+	heard := w.heardBeat
+	if w.d.armer.refused.Load() {
+		heard = nil
+	}
+	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address, heard)
 	switch {
 	case errors.Is(err, ErrRefused):
 		w.recordSign()
@@ -150,6 +163,7 @@ func (w *watchedMember) openWatch(ctx context.Context) suspicion.Event {
 	}
 	w.watch, w.opened, w.firstSign = watch, time.Now(), time.Time{}
 	w.heartbeats.watchOpened(watch)
+	w.heartbeats.reportRemoval(w.d.removal.Load())
 	w.d.watching.Add(1)
 	w.d.log.Debug("watching a member", "address", w.address)
 	return suspicion.Opened
@@ -165,7 +179,7 @@ func (w *watchedMember) recordSign() {
 func (w *watchedMember) listenToWatch(ctx context.Context) suspicion.Event {
 	err := w.watch.Wait(ctx)
 	if ctx.Err() == nil {
-		w.closeWatch()
+		w.closeWatch(ctx)
 	}
 	if err == nil {
 		w.heartbeats.stopListening()
@@ -178,13 +192,28 @@ func (w *watchedMember) listenToWatch(ctx context.Context) suspicion.Event {
 	return suspicion.Broke
 }
 
-func (w *watchedMember) closeWatch() {
+// closeWatch frees the watch, after a goodbye if ctx has not ended. It reports whether the member has received that.
+func (w *watchedMember) closeWatch(ctx context.Context) (received bool) {
 	if w.watch != nil {
-		ctx, cancel := context.WithTimeout(w.d.goodbyeCtx, dropTimeout)
-		w.watch.Close(ctx)
-		cancel()
+		received = w.watch.Close(ctx)
 		w.watch = nil
 		w.d.watching.Add(-1)
+	}
+	return received
+}
+
+// sayGoodbye ends the watch. The member learns that this process does not accuse it any more.
+func (w *watchedMember) sayGoodbye() {
+	ctx, cancel := context.WithTimeout(w.d.goodbyeCtx, dropTimeout)
+	defer cancel()
+	if !w.silence.release(ctx) {
+		cancel() // a goodbye would say that it does not accuse
+	}
+	received := w.closeWatch(ctx)
+	w.silence.awaitIdle(w.d.ctx)
+	arming := w.silence.arming()
+	if arming > 0 && !(received && arming > w.armingBefore) {
+		w.d.oweGoodbye(w)
 	}
 }
 
@@ -261,6 +290,18 @@ func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 	return hclog.Warn
 }
 
+// recordRemoval counts and logs that this node has removed the member.
+func (w *watchedMember) recordRemoval(m *state.Member, message string, details ...any) {
+	w.d.removals.Add(1)
+	w.d.mu.Lock()
+	if len(w.d.removed) >= maxRemembered {
+		clear(w.d.removed)
+	}
+	w.d.removed[m.InstanceID]++
+	w.d.mu.Unlock()
+	w.d.log.Warn(message, append(details, "address", w.address, event.Field, string(event.NodeRemoved))...)
+}
+
 func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
 	if suspicion.LeftToLease(w.member) { // as its record says that was written since the accusation
 		return suspicion.NotRemoved
@@ -270,17 +311,9 @@ func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
 	err := w.accuser.removeAccused(ctx, w.member, w.accusationRevision)
 	switch {
 	case err == nil:
-		w.d.removals.Add(1)
 		w.d.lastGracePeriod.Store(int64(w.gracePeriod))
-		w.d.mu.Lock()
-		if len(w.d.removed) >= maxRemembered {
-			clear(w.d.removed)
-		}
-		w.d.removed[w.member.InstanceID]++
-		w.d.mu.Unlock()
-		w.d.log.Warn("removed a member whose process is gone", "address", w.address, "evidence", w.evidence,
-			"after", time.Since(w.firstSign).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String(),
-			event.Field, string(event.NodeRemoved))
+		w.recordRemoval(w.member, "removed a member whose process is gone", "evidence", w.evidence,
+			"after", time.Since(w.firstSign).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String())
 		return suspicion.Removed
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered

@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
@@ -67,17 +66,6 @@ func deriveAccusations(before, now *state.Snapshot, add addFunc) {
 	}
 }
 
-// firstAccusation returns the first accusation of that incarnation, nil if there is none.
-func firstAccusation(s *state.Snapshot, m *state.Member) *state.Accusation {
-	i := slices.IndexFunc(s.Accusations, func(a *state.Accusation) bool {
-		return a.Address == m.Address && a.Incarnation == m.Incarnation
-	})
-	if i < 0 {
-		return nil
-	}
-	return s.Accusations[i]
-}
-
 func deriveMembers(before, now *state.Snapshot, add addFunc) {
 	if !state.MembersChanged(before, now) {
 		return
@@ -87,7 +75,7 @@ func deriveMembers(before, now *state.Snapshot, add addFunc) {
 		case was == nil:
 			add(is.Incarnation, event.Event{Type: event.NodeJoined, Node: is.Address})
 		case is == nil:
-			add(was.Incarnation, departureEvent(before, was))
+			add(was.Incarnation, departureEvent(before, now, was))
 		case was.Draining != is.Draining && !is.Stopping:
 			e := event.Event{Type: event.DrainEnded, Node: is.Address}
 			if is.Draining {
@@ -100,9 +88,9 @@ func deriveMembers(before, now *state.Snapshot, add addFunc) {
 
 // departureEvent returns the event for a member that is no longer registered. Its type and reason follow from the
 // member's last known state.
-func departureEvent(before *state.Snapshot, was *state.Member) event.Event {
+func departureEvent(before, now *state.Snapshot, was *state.Member) event.Event {
 	e := event.Event{Type: event.NodeLost, Node: was.Address}
-	if a := firstAccusation(before, was); was.Stopping {
+	if a := state.RemovingAccusation(before, now, was); was.Stopping {
 		e.Type = event.NodeLeft
 	} else if a != nil {
 		e.Type, e.Peer, e.Reason = event.NodeRemoved, before.AccuserAddress(a), a.Evidence
@@ -144,7 +132,10 @@ func whyLost(before, now *state.Snapshot, was state.Leader) string {
 	case m.Stopping || next != nil && next.Incarnation == m.Incarnation && next.Stopping:
 		return string(leaderelection.ReasonStopped)
 	case next == nil || next.Incarnation != m.Incarnation:
-		if firstAccusation(before, m) != nil {
+		switch a := state.RemovingAccusation(before, now, m); {
+		case a != nil && a.Removed:
+			return event.ReasonSilent
+		case a != nil:
 			return event.ReasonRemoved
 		}
 		return string(leaderelection.ReasonSessionLost)

@@ -54,6 +54,9 @@ func TestDerive(t *testing.T) {
 	led := at(30, both, stands(a, 11), stands(b, 21))
 	accused := at(31, both, led.Queue...)
 	accused.Accusations = []*state.Accusation{accuses(a, "b:1", 31)}
+	marked := at(32, []*state.Member{b}, stands(b, 21))
+	marked.Accusations = []*state.Accusation{{Address: "a:1", Accuser: "y", AccusationRecord: state.AccusationRecord{
+		Incarnation: a.Incarnation, Evidence: "silence", Removed: true}}}
 	asked := at(31, both, led.Queue...)
 	asked.Request = &state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign, Token: 11}}
 	acting := at(31, both)
@@ -85,6 +88,8 @@ func TestDerive(t *testing.T) {
 		"it answers": {accused, at(32, both, led.Queue...), []string{"node_refuted-31 a:1"}},
 		"removed": {accused, at(32, []*state.Member{b}, stands(b, 21)), []string{
 			"node_removed-10 a:1: refused", "leader_lost-11 a:1: its process is gone", "leader_elected-21 b:1"}},
+		"removed for its silence": {led, marked, []string{
+			"node_removed-10 a:1: silence", "leader_lost-11 a:1: it stands still or is cut off", "leader_elected-21 b:1"}},
 		"resigned": {led, at(33, both, stands(b, 21)), []string{
 			"leader_lost-11 a:1: resigned", "leader_elected-21 b:1"}},
 		"asked to": {asked, at(33, both, stands(b, 21)), []string{

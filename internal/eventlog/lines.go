@@ -8,9 +8,9 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 )
 
-// logLine logs an event if it concerns an operator of this node. Actions of this node itself are logged where
+// LogLine logs an event if it concerns an operator of this node. Actions of this node itself are logged where
 // they happen, with the same field.
-func logLine(log hclog.Logger, e event.Event, self string, members int) {
+func LogLine(log hclog.Logger, e event.Event, self string, members int) {
 	if e.Node == self || e.Type == event.NodeRemoved && e.Peer == self {
 		return
 	}
@@ -24,7 +24,7 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 	case event.NodeLost:
 		text, about = "a node was lost", append(about, "members", members)
 	case event.NodeRemoved:
-		text, about = "a node was removed, its process is gone", append(about, "members", members, "accuser", e.Peer,
+		text, about = "a node was removed before its lease expired", append(about, "members", members, "accuser", e.Peer,
 			"evidence", e.Reason, "grace_period", formatSeconds(e.Seconds))
 	case event.LeaderElected:
 		text, about = "the leader is another node", []any{"leader", e.Node, "token", e.Token}

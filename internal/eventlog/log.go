@@ -10,7 +10,8 @@
 // events for a while. A node that becomes the recorder records the events that its predecessor left out. Events
 // that only one node knows (the loss of its session, the reason why its own term ended) are recorded by that
 // node. If a former leader reports no reason, the recorder does so. Events of the program are written by the call that
-// records them, in keys of their own range, so that they can be counted and kept to a share of the log.
+// records them, in keys of their own range, so that they can be counted and kept to a share of the log. So are
+// operators' requests of processors, which the node that has carried them out records in the background.
 //
 // # What is not promised
 //
@@ -24,6 +25,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
@@ -66,6 +69,7 @@ type Log struct {
 	snapshots snapshotQueue
 	writer    *writer
 	program   *programWriter
+	commands  *rate.Limiter // of operators' requests
 	wake      wait.Signal
 
 	mu        sync.Mutex
@@ -86,7 +90,7 @@ type lostSession struct {
 func New(cfg Config) *Log {
 	cfg.Process = cfg.WithDefaults()
 	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailoverCounter(),
-		program: newProgramWriter(cfg)}
+		program: newProgramWriter(cfg), commands: rate.NewLimiter(rate.Every(recordInterval), recordBurst)}
 	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)

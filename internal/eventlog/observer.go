@@ -118,7 +118,7 @@ func (o *observer) report(e event.Event, own bool) {
 		l.writer.addPending(e, own, o.recordDelay(e, own))
 	}
 	if !known {
-		logLine(l.cfg.Logger, e, l.cfg.Address, len(o.last.RegisteredMembers()))
+		LogLine(l.cfg.Logger, e, l.cfg.Address, len(o.last.RegisteredMembers()))
 	}
 }
 

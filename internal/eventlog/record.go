@@ -42,12 +42,12 @@ var (
 // programWriter records the events of the program, in the calls of Record.
 type programWriter struct {
 	cfg     Config
-	limit   *rate.Limiter
+	limit   *ProgramLimit
 	pruning atomic.Bool // one call at a time deletes events beyond the share
 }
 
 func newProgramWriter(cfg Config) *programWriter {
-	return &programWriter{cfg: cfg, limit: rate.NewLimiter(rate.Every(recordInterval), recordBurst)}
+	return &programWriter{cfg: cfg, limit: NewProgramLimit()}
 }
 
 // programShare returns the number of programs' events that are kept in a log of at most most events. The rest is
@@ -64,16 +64,10 @@ func (l *Log) Record(ctx context.Context, typ event.Type, data any) error {
 }
 
 func (w *programWriter) record(ctx context.Context, typ event.Type, data any) error {
-	encoded, err := encodeProgramEvent(typ, data)
+	e, err := w.limit.NewEvent(typ, data, w.cfg.Address)
 	if err != nil {
 		return err
 	}
-	if !w.limit.Allow() {
-		return fmt.Errorf("%w: a node records %d at once, then one each %v; record fewer, with more data in each",
-			ErrEventRate, recordBurst, recordInterval)
-	}
-	e := event.Event{ID: string(typ) + "-" + strings.ToLower(rand.Text()), Type: typ, Time: time.Now().UTC(),
-		Node: w.cfg.Address, Data: encoded, RecordedBy: w.cfg.Address}
 	if snap := w.cfg.Mirror.Snapshot(); snap != nil {
 		e.Revision = snap.Revision
 	}
@@ -82,6 +76,45 @@ func (w *programWriter) record(ctx context.Context, typ event.Type, data any) er
 		return explainRecordError(err, typ, w.cfg.Keys)
 	}
 	w.pruneShare(ctx, count)
+	return nil
+}
+
+// ProgramLimit makes the events that a program records on one node, and limits their rate. It is safe for concurrent
+// use.
+type ProgramLimit struct{ *rate.Limiter }
+
+// NewProgramLimit returns the limit of one node.
+func NewProgramLimit() *ProgramLimit {
+	return &ProgramLimit{rate.NewLimiter(rate.Every(recordInterval), recordBurst)}
+}
+
+// NewEvent returns an event of a program on the node with that address, at the present time, with an ID of its own.
+// Errors match ErrBadEvent or ErrEventRate.
+func (l *ProgramLimit) NewEvent(typ event.Type, data any, address string) (event.Event, error) {
+	encoded, err := encodeProgramEvent(typ, data)
+	if err != nil {
+		return event.Event{}, err
+	}
+	if !l.Allow() {
+		return event.Event{}, fmt.Errorf("%w: a node records %d at once, then one each %v; record fewer, with more data in "+
+			"each", ErrEventRate, recordBurst, recordInterval)
+	}
+	return event.Event{ID: string(typ) + "-" + strings.ToLower(rand.Text()), Type: typ, Time: time.Now().UTC(),
+		Node: address, Data: encoded, RecordedBy: address}, nil
+}
+
+// CheckEvent returns an error that matches ErrBadEvent unless an event of any type, a program's or not, can be
+// recorded.
+func CheckEvent(typ event.Type, data json.RawMessage) error {
+	switch {
+	case len(typ) > maxTypeSize || !validType(typ):
+		return fmt.Errorf("%w: the type %.70q: give lower-case letters and underscores, at most %d bytes", ErrBadEvent, typ,
+			maxTypeSize)
+	case len(data) > maxDataSize:
+		return fmt.Errorf("%w: the data of %s has %d bytes as JSON: give up to %d", ErrBadEvent, typ, len(data), maxDataSize)
+	case len(data) > 0 && !json.Valid(data):
+		return fmt.Errorf("%w: the data of %s is not JSON", ErrBadEvent, typ)
+	}
 	return nil
 }
 

@@ -28,7 +28,7 @@ func programOf(client *clientv3.Client, keys state.Keys, address string, most in
 	process := etcd.Process{Client: client, Keys: keys, Address: address, RequestTimeout: 5 * time.Second}.WithDefaults()
 	w := newProgramWriter(Config{Process: process, Mirror: watchcache.New(watchcache.Config{Process: process}), Max: most,
 		MaxAge: time.Hour})
-	w.limit = rate.NewLimiter(rate.Inf, 0)
+	w.limit = &ProgramLimit{rate.NewLimiter(rate.Inf, 0)}
 	return w
 }
 
@@ -132,7 +132,7 @@ func TestProgramsKeepToTheirShare(t *testing.T) {
 func TestRecordIsLimited(t *testing.T) {
 	ctx, client, keys := etcdtest.Context(t), etcdtest.Client(t), keysUnder(t, "/limit")
 	w := programOf(client, keys, "a:1", 1000)
-	w.limit = rate.NewLimiter(rate.Every(time.Hour), 3)
+	w.limit = &ProgramLimit{rate.NewLimiter(rate.Every(time.Hour), 3)}
 	require.ErrorIs(t, w.record(ctx, event.NodeLeft, nil), ErrBadEvent, "a refused event costs nothing")
 	for range 3 {
 		require.NoError(t, w.record(ctx, "app_x", nil))

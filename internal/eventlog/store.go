@@ -26,8 +26,8 @@ const maxEventSize = 64 << 10
 // it has to be escaped.
 const maxReasonSize = 4 << 10
 
-// cutReason shortens a reason that a fault may have made too long to be read back.
-func cutReason(reason string) string {
+// CutReason shortens a reason that a fault may have made too long to be read back.
+func CutReason(reason string) string {
 	if len(reason) <= maxReasonSize {
 		return reason
 	}
@@ -50,7 +50,7 @@ func recordEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, events [
 
 // createEvent returns the operation that writes an event if there is none with its id.
 func createEvent(keys state.Keys, e event.Event) (clientv3.Op, error) {
-	e.Seq, e.Reason = 0, cutReason(e.Reason) // Seq is etcd's revision
+	e.Seq, e.Reason = 0, CutReason(e.Reason) // Seq is etcd's revision
 	value, err := format.Encode(e, nil)
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("encode the event %s: %w", e.ID, err)

@@ -39,6 +39,8 @@ type writer struct {
 	wake wait.Signal
 	// failing means that the last write failed.
 	failing atomic.Bool
+	// wroteCommands means that operators' requests were recorded and may have to be pruned.
+	wroteCommands atomic.Bool
 
 	mu      sync.Mutex
 	pending []pendingEvent // oldest first
@@ -138,6 +140,11 @@ func (w *writer) recordDue(ctx context.Context, records bool, now time.Time) err
 		}
 	}
 	wrote, err := w.flushPending(ctx, func(p pendingEvent) bool { return (p.own || records) && !p.due.After(now) })
+	if err == nil && w.wroteCommands.Swap(false) {
+		if err = w.pruneCommands(ctx, now); err != nil {
+			w.wroteCommands.Store(true) // the next attempt prunes
+		}
+	}
 	if err != nil || !records || wrote == 0 && now.Sub(w.pruned) < pruneEvery {
 		return err
 	}
@@ -219,6 +226,9 @@ func (w *writer) flushPending(ctx context.Context, is func(pendingEvent) bool) (
 			return wrote, err
 		}
 		wrote += len(events)
+		if slices.ContainsFunc(events, func(e event.Event) bool { return isCommand(e.Type) }) {
+			w.wroteCommands.Store(true)
+		}
 		w.mu.Lock()
 		w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool {
 			return slices.ContainsFunc(events, func(e event.Event) bool { return e.ID == p.ID })

@@ -58,13 +58,16 @@ type Member struct {
 
 // New assembles a member. Nothing runs before Start.
 func New(cfg Config) (*Member, error) {
+	m := &Member{cfg: cfg}
 	registered, err := registration.New(registration.Config{Process: cfg.Process, TTL: cfg.TTL, Record: cfg.Record,
 		RemovePredecessor: !cfg.Detection.Off, GracePeriod: cfg.Detection.GracePeriod, Identify: cfg.Identify,
-		OnLost: cfg.OnLost, Explain: cfg.Explain})
+		OnLost: cfg.OnLost, Explain: cfg.Explain, Accusations: etcdsession.Accusations{
+			Ranges: []string{cfg.Keys.AccusationsOf(cfg.Address)}, Silence: cfg.Keys.SilenceAccusationsOf(cfg.Address),
+			OnRefuted: func(keys []string) { m.Detector.RecordRefuted(keys) }}})
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{Registration: registered, cfg: cfg}
+	m.Registration = registered
 	m.Detector = crash.New(crash.Config{Process: cfg.Named("crashdetector"), Mirror: m.Mirror, Keeper: m.Keeper,
 		InstanceID: cfg.Record.InstanceID, WatcherLost: cfg.WatcherLost, Dialer: cfg.Dialer, Settings: cfg.Detection})
 	m.Consensus, err = consensusmanager.NewRunner(consensusmanager.Config{Process: cfg.Process, Mirror: m.Mirror,

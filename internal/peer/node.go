@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/state/format/formatheader"
 	"github.com/goverse/goverse/internal/wait"
@@ -51,7 +52,9 @@ type Node struct {
 	closeStreams func()
 	watcherLost  wait.Signal
 	watchers     watchers
+	streams      atomic.Uint64 // number of watch streams so far
 	roster       atomic.Pointer[Roster]
+	armer        atomic.Pointer[heartbeat.Armer]
 	key          ed25519.PrivateKey // proves that a watch comes from this node
 	startDrain   func()             // starts grpc's graceful stop, once
 	drained      chan struct{}      // closed when that stop ended, handlers included

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/goverse/goverse/internal/crash/heartbeat"
+	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
@@ -39,13 +40,20 @@ type Watch struct {
 	stream  grpc.BidiStreamingClient[nodepb.WatchRequest, nodepb.WatchResponse]
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	err     error // valid once ended is closed
+	// Valid once ended is closed:
+	err      error
+	statusOK bool // the node ended the stream with the status OK, and without a goodbye of its own
 
-	heartbeats    bool // the node sends and accepts heartbeats
+	heard         func(heartbeat.Beat) (acknowledge bool) // nil: acknowledge nothing
+	heartbeats    bool                                    // the node sends and accepts heartbeats
 	messagesHeard atomic.Uint64
 	send          sync.Mutex // held while sending, which gRPC allows one goroutine at a time
 	goodbyeSent   bool       // goodbye was sent; guarded by send
-	wg            sync.WaitGroup
+	// acknowledge holds the number of the newest heartbeat to acknowledge. Only awaitEnd sends to it.
+	acknowledge chan uint64
+	removal     atomic.Int64 // the newest revision to report
+	report      wait.Signal  // signals that it has grown
+	wg          sync.WaitGroup
 }
 
 // OpenWatch opens a watch on the node at address (host:port) in the name of this node, which it proves. It makes one
@@ -53,19 +61,26 @@ type Watch struct {
 // like those of Identify.
 //
 // The watched node ignores the loss of a watcher that is not a member of its cluster.
-func (n *Node) OpenWatch(ctx context.Context, address string, opts ...grpc.DialOption) (*Watch, error) {
-	return watchAs(ctx, address, n.instanceID, n.key, opts)
+//
+// A goroutine of the watch calls heard with each well-formed heartbeat that arms this process, in the order in which
+// they were sent, and acknowledges it to the node if heard returns true. If it is about to acknowledge several, it
+// acknowledges only the newest. Heard must not block, nor call Close. It may be called before OpenWatch returns, and
+// until Close returns; after the goodbye nothing is acknowledged. If heard is nil, the node never arms this process.
+func (n *Node) OpenWatch(ctx context.Context, address string, heard func(heartbeat.Beat) (acknowledge bool),
+	opts ...grpc.DialOption) (*Watch, error) {
+	return watchAs(ctx, address, n.instanceID, n.key, heard, opts)
 }
 
 func watchAs(ctx context.Context, address, instanceID string, key ed25519.PrivateKey,
-	opts []grpc.DialOption) (*Watch, error) {
+	heard func(heartbeat.Beat) bool, opts []grpc.DialOption) (*Watch, error) {
 	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: watchPing, Timeout: watchPingTimeout})}
 	a, err := newDialAttempt(ctx, address, append(small, opts...))
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{attempt: a, ended: make(chan struct{})}
+	w := &Watch{attempt: a, ended: make(chan struct{}), heard: heard, acknowledge: make(chan uint64, 1),
+		report: wait.NewSignal()}
 	// The stream outlives ctx, so its context does not end with ctx.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
@@ -88,7 +103,7 @@ func watchAs(ctx context.Context, address, instanceID string, key ed25519.Privat
 	w.InstanceID, w.heartbeats = first.GetInstanceId(), first.GetHeartbeats()
 	go w.awaitEnd()
 	if w.heartbeats {
-		w.wg.Go(w.sendHeartbeats)
+		w.wg.Go(w.sendMessages)
 	}
 	return w, nil
 }
@@ -100,7 +115,7 @@ func (w *Watch) openStream(ctx context.Context, instanceID string, key ed25519.P
 		return nil, err
 	}
 	w.stream = stream
-	hello := &nodepb.WatchRequest{InstanceId: instanceID, Heartbeats: true}
+	hello := &nodepb.WatchRequest{InstanceId: instanceID, Heartbeats: true, Acknowledges: w.heard != nil}
 	if err := stream.Send(hello); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	} // after io.EOF, Recv returns the reason
@@ -115,42 +130,77 @@ func (w *Watch) openStream(ctx context.Context, instanceID string, key ed25519.P
 	return first, stream.Send(answer) // from now on the node notices its loss
 }
 
-// awaitEnd waits for the end of the watch. Close joins it.
+// awaitEnd receives until the end of the watch. Close joins it.
 func (w *Watch) awaitEnd() {
 	defer close(w.ended)
 	for {
 		resp, err := w.stream.Recv()
 		switch {
 		case err != nil:
+			w.statusOK = errors.Is(err, io.EOF)
 			w.err = fmt.Errorf("node: %w: the connection to %s ended without a goodbye (%w)", ErrBroken, w.attempt.address, err)
 			return
 		case resp.GetGoodbye():
 			return
 		}
 		w.messagesHeard.Add(1)
+		if b, ok := parseBeat(resp.GetBeat()); ok && w.heard != nil && w.heartbeats && w.heard(b) {
+			w.acknowledgeBeat(b.Number)
+		}
 	}
 }
 
-// sendHeartbeats sends heartbeats until the watch ends. Close joins it.
-func (w *Watch) sendHeartbeats() {
+// acknowledgeBeat makes sendMessages acknowledge a heartbeat. It never blocks: awaitEnd, which alone sends to the
+// channel, empties it first. If awaitEnd itself sent to the node, flow control could block it while the node or the
+// network stands still, and this process would hear nothing meanwhile.
+func (w *Watch) acknowledgeBeat(number uint64) {
+	select {
+	case <-w.acknowledge: // a newer one replaces it
+	default:
+	}
+	w.acknowledge <- number
+}
+
+// sendMessages sends heartbeats, acknowledgements and reports until the watch ends. Close joins it. A node that reads
+// nothing can block it, until the watch ends. A node that reads never does, because it reads each message at once.
+func (w *Watch) sendMessages() {
 	ticker := time.NewTicker(heartbeat.SendEvery)
 	defer ticker.Stop()
 	var pace heartbeat.Sender
 	for {
+		message := &nodepb.WatchRequest{}
 		select {
 		case <-ticker.C:
+			var send bool
+			if pace, send = pace.OnTick(w.messagesHeard.Load()); !send {
+				continue
+			}
+		case message.Acknowledged = <-w.acknowledge:
+		case <-w.report:
+			message.Removal = w.removal.Load()
 		case <-w.ended:
 			return
 		}
-		var send bool
-		if pace, send = pace.OnTick(w.messagesHeard.Load()); !send {
-			continue
-		}
 		w.send.Lock()
 		if !w.goodbyeSent { // sending after goodbye would make gRPC abort the stream
-			_ = w.stream.Send(&nodepb.WatchRequest{}) // awaitEnd reports the error if the watch has ended
+			_ = w.stream.Send(message) // awaitEnd reports the error if the watch has ended
 		}
 		w.send.Unlock()
+	}
+}
+
+// ReportRemoval tells the node that etcd has removed a silent member, at that revision or before. Of several reports it
+// sends the newest. It does not block. Nodes of older versions ignore reports; those that take no heartbeats get none.
+func (w *Watch) ReportRemoval(revision int64) {
+	for {
+		old := w.removal.Load()
+		if revision <= old {
+			return
+		}
+		if w.removal.CompareAndSwap(old, revision) {
+			w.report.Send()
+			return
+		}
 	}
 }
 
@@ -173,8 +223,17 @@ func (w *Watch) Wait(ctx context.Context) error {
 
 // Close says goodbye to the node, waits until the node acknowledges it or ctx ends, and frees the resources of
 // the watch. It says no goodbye if the watch or ctx has ended already. Without an acknowledged goodbye the node
-// treats the watcher as lost.
-func (w *Watch) Close(ctx context.Context) {
+// treats the watcher as lost. Close may be called again, and returns the same then.
+//
+// Received reports that the node has certainly read the goodbye: it released what it armed on this stream. That is so
+// if the node ended the stream with the status OK after the goodbye, because it does so only when it has read the end
+// of this side. It is unknown, and received is false, if the stream broke, or if the node's own goodbye ended it, which
+// does not depend on what the node has read. If received were true by mistake, the node would keep this process as an
+// armed watcher that never acknowledges again. That breaks no promise, but the node would have to confirm its claims
+// by reading etcd, for as long as this process is a member. If it is false by mistake, the caller only arms and
+// releases again.
+func (w *Watch) Close(ctx context.Context) (received bool) {
+	defer context.AfterFunc(ctx, w.cancel)() // ends a send that blocks, for which the goodbye would wait
 	if ctx.Err() == nil {
 		w.sendGoodbye()
 	}
@@ -186,12 +245,20 @@ func (w *Watch) Close(ctx context.Context) {
 	<-w.ended
 	w.wg.Wait()
 	w.attempt.close()
+	w.send.Lock()
+	defer w.send.Unlock()
+	return w.goodbyeSent && w.statusOK
 }
 
-// sendGoodbye says goodbye. Nothing may be sent after it.
+// sendGoodbye says goodbye, unless the watch has ended. Nothing may be sent after it.
 func (w *Watch) sendGoodbye() {
 	w.send.Lock()
 	defer w.send.Unlock()
+	select {
+	case <-w.ended:
+		return
+	default:
+	}
 	w.goodbyeSent = true
-	_ = w.stream.CloseSend() // has no effect on a stream that has ended
+	_ = w.stream.CloseSend() // has no effect on a stream that breaks meanwhile
 }

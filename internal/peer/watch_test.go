@@ -15,7 +15,7 @@ import (
 
 func openWatch(t *testing.T, n *Node) *Watch {
 	t.Helper()
-	w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil)
+	w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.Close(context.Background()) })
 	require.Equal(t, n.InstanceID(), w.InstanceID)
@@ -72,7 +72,7 @@ func TestWatchBreaksWhenTheNodeIsClosed(t *testing.T) {
 func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	n := started(t)
 	for range 20 {
-		w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil)
+		w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil, nil)
 		require.NoError(t, err)
 		w.Close(patient(t))
 	}
@@ -104,7 +104,7 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 		pipe(to, from)
 		piped <- struct{}{}
 	}()
-	w, err = watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil)
+	w, err = watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil, nil)
 	require.NoError(t, err)
 	requireWatched(t, n)
 	require.NoError(t, (<-conns).Close())
@@ -132,17 +132,17 @@ func pipe(to, from net.Conn) {
 }
 
 func TestWatchThatCannotBeOpened(t *testing.T) {
-	_, err := watchAs(patient(t), "nowhere", "watcher", nil, nil)
+	_, err := watchAs(patient(t), "nowhere", "watcher", nil, nil, nil)
 	requireOnly(t, err, ErrBadAddress)
 
 	silent := local(t) // bound, but never started
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err = watchAs(ctx, silent.AdvertiseAddress(), "watcher", nil, nil)
+	_, err = watchAs(ctx, silent.AdvertiseAddress(), "watcher", nil, nil, nil)
 	requireOnly(t, err, ErrNoAnswer)
 
 	require.NoError(t, silent.Close())
-	_, err = watchAs(patient(t), silent.AdvertiseAddress(), "watcher", nil, nil)
+	_, err = watchAs(patient(t), silent.AdvertiseAddress(), "watcher", nil, nil, nil)
 	requireOnly(t, err, ErrRefused)
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +150,7 @@ func TestWatchThatCannotBeOpened(t *testing.T) {
 	other := grpc.NewServer() // of another service
 	done := make(chan error, 1)
 	go func() { done <- other.Serve(l) }()
-	_, err = watchAs(patient(t), l.Addr().String(), "watcher", nil, nil)
+	_, err = watchAs(patient(t), l.Addr().String(), "watcher", nil, nil, nil)
 	requireOnly(t, err, ErrNotNode)
 	other.Stop()
 	require.NoError(t, <-done)
@@ -191,7 +191,7 @@ func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
 		_ = from.Close()
 		piped <- struct{}{}
 	}()
-	w, err := watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil)
+	w, err := watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil, nil)
 	require.NoError(t, err)
 	mute, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t)) // it sends nothing
 	require.NoError(t, err)

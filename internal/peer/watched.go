@@ -3,7 +3,6 @@ package peer
 import (
 	"errors"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/crash/heartbeat"
+	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
@@ -24,7 +24,8 @@ type watchStream = grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchRes
 // Watch answers a watcher with this node's identity, and blocks until one of the two ends.
 func (i identityService) Watch(stream watchStream) error {
 	n := i.node
-	w := &watcher{opened: time.Now(), challenge: newChallenge(), evicted: make(chan struct{})}
+	w := &watcher{opened: time.Now(), challenge: newChallenge(), evicted: make(chan struct{}),
+		answered: wait.NewSignal(), armed: armedStream{number: n.streams.Add(1)}}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		w.connection = p.Addr.String()
 	}
@@ -35,23 +36,7 @@ func (i identityService) Watch(stream watchStream) error {
 
 	// A goroutine receives from the watcher. It ends with the stream, and the stream ends when Watch returns.
 	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
-	var heard atomic.Uint64 // counts heartbeats
-	n.watchers.wg.Go(func() {
-		req, err := stream.Recv()
-		if err == nil {
-			first <- req
-			req, err = stream.Recv()
-		}
-		if err == nil {
-			w.recordProof(req.GetProof())
-			n.watcherProved(w) // check now, because it may have left the cluster when the watch breaks
-		}
-		for err == nil {
-			heard.Add(1)
-			_, err = stream.Recv()
-		}
-		gone <- err
-	})
+	n.watchers.wg.Go(func() { gone <- n.receiveFrom(stream, w, first) })
 	var beats bool
 	select {
 	case req := <-first:
@@ -62,6 +47,7 @@ func (i identityService) Watch(stream watchStream) error {
 		w.instance = req.GetInstanceId()
 		w.mu.Unlock()
 		beats = req.GetHeartbeats()
+		w.acknowledges = beats && req.GetAcknowledges()
 	case err := <-gone:
 		return err
 	case <-w.evicted:
@@ -73,38 +59,82 @@ func (i identityService) Watch(stream watchStream) error {
 	if err := stream.Send(hello); err != nil {
 		return err
 	}
-	err, ended := n.serveWatcher(stream, w, beats, gone, &heard)
-	if ended {
-		if !errors.Is(err, io.EOF) { // without a goodbye
-			n.lostWatcher(w)
+	err, ended := n.serveWatcher(stream, w, beats, gone)
+	switch {
+	case ended && errors.Is(err, io.EOF):
+		return nil // with the status OK, from which the watcher infers that its goodbye was read: see Watch.Close
+	case ended:
+		n.lostWatcher(w)
+	}
+	return err
+}
+
+// receiveFrom receives from a watcher until it ends its side or the stream ends. It sends the first message to first,
+// and returns io.EOF after a goodbye, which it has reported to the Armer then.
+func (n *Node) receiveFrom(stream watchStream, w *watcher, first chan<- *nodepb.WatchRequest) error {
+	req, err := stream.Recv()
+	if err == nil {
+		first <- req
+		req, err = stream.Recv()
+	}
+	if err == nil {
+		w.heard.Add(1)
+		w.recordProof(req.GetProof())
+		n.watcherProved(w) // check now, because it may have left the cluster when the watch breaks
+		w.answered.Send()
+	}
+	reported := int64(0)
+	for err == nil {
+		if req, err = stream.Recv(); err == nil {
+			w.heard.Add(1)
+			w.armed.acknowledged(req.GetAcknowledged())
+			if r := req.GetRemoval(); r > reported {
+				reported = r
+				n.removalReported(w, r)
+			}
 		}
-		return nil
+	}
+	// GRPC returns io.EOF only after the watcher has ended its side and all that it sent before was received, and
+	// another error if the stream or the connection broke.
+	if errors.Is(err, io.EOF) {
+		w.armed.goodbye()
 	}
 	return err
 }
 
 // serveWatcher sends heartbeats to a watcher that accepts them, until one of the two ends. Ended reports that the
 // watcher ended the watch, with err.
-func (n *Node) serveWatcher(stream watchStream, w *watcher, beats bool, gone <-chan error,
-	heard *atomic.Uint64) (err error, ended bool) {
-	ticker := time.NewTicker(heartbeat.SendEvery)
-	defer ticker.Stop()
+func (n *Node) serveWatcher(stream watchStream, w *watcher, beats bool, gone <-chan error) (err error, ended bool) {
+	every := heartbeat.SendEvery
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	if !beats {
-		ticker.Stop()
+		timer.Stop()
 	}
 	var pace heartbeat.Sender
 	for {
 		select {
 		case err := <-gone:
 			return err, true
-		case <-ticker.C:
+		case <-w.answered:
+			// Only from here on it is armed, and what it may leave unread counts anew. So neither the number of heartbeats
+			// that arm it nor the time between them depends on when the goroutine that received the answer is scheduled.
+			w.mayArm, pace = w.acknowledges, heartbeat.Sender{}
+			if n.armerOf(w) != nil {
+				timer.Reset(0) // arm it at once
+			}
+			continue
+		case <-timer.C:
 			var send bool
-			if pace, send = pace.OnTick(heard.Load()); !send {
-				continue
+			// What the watcher leaves unread is bounded: any message of it counts, also an acknowledgement.
+			if pace, send = pace.OnTick(w.heard.Load()); send {
+				var m *nodepb.WatchResponse
+				m, every = n.nextHeartbeat(w)
+				if err := stream.Send(m); err != nil {
+					return <-gone, true
+				}
 			}
-			if err := stream.Send(&nodepb.WatchResponse{}); err != nil {
-				return <-gone, true
-			}
+			timer.Reset(every)
 			continue
 		case <-w.evicted:
 			return errEvicted, false

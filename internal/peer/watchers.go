@@ -5,10 +5,13 @@ import (
 	"crypto/ed25519"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -28,6 +31,12 @@ type watcher struct {
 	opened     time.Time
 	challenge  []byte
 	evicted    chan struct{} // closed to make room for another watcher
+	answered   wait.Signal   // sent when it has answered the challenge
+	heard      atomic.Uint64 // number of messages received since the first
+	armed      armedStream
+	// acknowledges reports that it sends and accepts heartbeats, and acknowledges those that arm it; mayArm, that it has
+	// also answered the challenge. Only the goroutine that sends to it uses these fields.
+	acknowledges, mayArm bool
 
 	mu         sync.Mutex
 	instance   string // as the watcher claims; "" before it has
@@ -35,6 +44,7 @@ type watcher struct {
 	watching   bool   // it has answered the challenge
 	refutedKey []byte // the key that its proof does not match
 	member     bool   // it has proved that it was a member that may watch this node
+	signed     bool   // it has proved that by its signature, and not only by its name
 }
 
 // provedMember reports whether the watcher is, or was at some time during its watch, a member that may watch this
@@ -42,7 +52,7 @@ type watcher struct {
 func (w *watcher) provedMember(self string, roster *Roster) bool {
 	w.mu.Lock()
 	instance, proof, refuted, member := w.instance, w.proof, w.refutedKey, w.member
-	watching := w.watching
+	watching, signed := w.watching, false
 	w.mu.Unlock()
 	switch {
 	case member || !watching:
@@ -59,11 +69,20 @@ func (w *watcher) provedMember(self string, roster *Roster) bool {
 			w.mu.Unlock()
 			return false
 		}
+		signed = key != nil
 	}
 	w.mu.Lock()
-	w.member = true
+	w.member, w.signed = true, w.signed || signed
 	w.mu.Unlock()
 	return true
+}
+
+// hasSigned reports whether provedMember has accepted the watcher's signature. It accepts the name alone if the member
+// record has no key, or if the node has no roster.
+func (w *watcher) hasSigned() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.signed
 }
 
 // recordProof records that the watcher has received this node's answer. From now on it is watching.

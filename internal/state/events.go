@@ -14,6 +14,9 @@ func (k Keys) Events() string { return k.prefix + "/events/" }
 // its type.
 func (k Keys) ProgramEvents() string { return k.Events() + event.ProgramPrefix }
 
+// CommandEvents returns the prefix of the events of operators' requests, which are part of the log.
+func (k Keys) CommandEvents() string { return k.Events() + "processor_" }
+
 // Event returns the key of the event with that id.
 func (k Keys) Event(id string) string { return k.Events() + id }
 

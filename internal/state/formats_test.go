@@ -68,7 +68,7 @@ func TestCheckFormatOfRecords(t *testing.T) {
 
 func TestRecordsStateTheirFormat(t *testing.T) {
 	for _, value := range []string{Record{}.Encode(), RequestRecord{}.Encode(), AccusationRecord{}.Encode(),
-		DrainRecord{}.Encode(), SilenceRecord{}.Encode()} {
+		DrainRecord{}.Encode(), SilenceRecord{}.Encode(), SilenceAccusationRecord{}.Encode()} {
 		require.Contains(t, value, `{"format":1,`)
 	}
 }

@@ -87,16 +87,37 @@ func (k Keys) Node(address string) string { return k.Nodes() + url.PathEscape(ad
 
 // Accusation returns the key of the accusation by accuser against the member at address.
 func (k Keys) Accusation(address, accuser string) string {
-	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
+	return k.AccusationsOf(address) + url.PathEscape(accuser)
 }
 
-// Silence returns the key of a watcher's mark that the member at address does not answer it.
+// AccusationsOf returns the prefix of all accusations against the member at address, with its slash. It does not cover
+// accusations of silence; see [Keys.SilenceAccusationsOf].
+func (k Keys) AccusationsOf(address string) string {
+	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/"
+}
+
+// Silence returns the key of a watcher's mark that the member at address does not answer it. Nothing follows from a
+// mark, unlike from an accusation of silence; see [Keys.SilenceAccusation].
 func (k Keys) Silence(address, watcher string) string {
 	return k.Silences() + url.PathEscape(address) + "/" + url.PathEscape(watcher)
 }
 
 // Silences returns the prefix of those keys, with its slash.
 func (k Keys) Silences() string { return k.prefix + "/nodes-silent/" }
+
+// SilenceAccusation returns the key of the accusation by accuser that the member at address is silent, which may lead
+// to its removal. It lies outside the range: only the accused and its watchers read it.
+func (k Keys) SilenceAccusation(address, accuser string) string {
+	return k.SilenceAccusationsOf(address) + url.PathEscape(accuser)
+}
+
+// SilenceAccusationsOf returns the prefix of all accusations of silence against the member at address, with its slash.
+func (k Keys) SilenceAccusationsOf(address string) string {
+	return k.SilenceAccusations() + url.PathEscape(address) + "/"
+}
+
+// SilenceAccusations returns the prefix of all accusations of silence, with its slash.
+func (k Keys) SilenceAccusations() string { return k.prefix + "/accused-silent/" }
 
 // Drain returns the key of an operator's request about the shards of the member at address.
 func (k Keys) Drain(address string) string {

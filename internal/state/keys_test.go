@@ -44,7 +44,8 @@ func TestRangeHoldsTheState(t *testing.T) {
 		key := k.Prefix() + "/" + name + "/x"
 		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
-	for _, key := range []string{"/goverse/leader", "/goverse2/leader/1", "/goversf"} {
+	for _, key := range []string{"/goverse/leader", "/goverse2/leader/1", "/goversf", k.SilenceAccusation("a:1", "b"),
+		k.SilenceAccusation("/~", "\xff"), k.SilenceAccusations()} {
 		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
 	require.True(t, k.Candidate(7) >= k.Queue() && k.Candidate(7) < k.QueueEnd())
@@ -59,28 +60,29 @@ func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
 	k := testKeys(t)
 	weird := "a/b%2Fc:1"
 	for key, want := range map[string]ParsedKey{
-		k.Candidate(0xabc):           {Kind: KindCandidate, Lease: 0xabc},
-		"/goverse/leader/x/y":        {Kind: KindCandidate},
-		"/goverse/leader/0abc":       {Kind: KindCandidate}, // not the spelling of a lease
-		"/goverse/leader/-1":         {Kind: KindCandidate},
-		k.Acting():                   {Kind: KindActing},
-		k.Request():                  {Kind: KindRequest},
-		k.Node(weird):                {Kind: KindNode, Address: weird},
-		k.Accusation(weird, "x/y"):   {Kind: KindAccusation, Address: weird, Accuser: "x/y"},
-		k.Silence(weird, "x/y"):      {Kind: KindSilence, Address: weird, Watcher: "x/y"},
-		"/goverse/nodes-silent/a":    {},
-		k.Drain(weird):               {Kind: KindDrain, Address: weird},
-		"/goverse/nodes-drain/":      {},
-		"/goverse/nodes-drain/a/b":   {},
-		"/goverse/shards/map":        {Kind: KindShardMap},
-		"/goverse/shards/released/a": {Kind: KindReleased, Address: "a"},
-		"/goverse/nodes/":            {},
-		"/goverse/nodes/a/b":         {},
-		"/goverse/nodes/%zz":         {},
-		"/goverse/leader-else":       {},
-		k.Doctor("x"):                {},
-		"/other/nodes/a":             {},
-		"":                           {},
+		k.Candidate(0xabc):            {Kind: KindCandidate, Lease: 0xabc},
+		"/goverse/leader/x/y":         {Kind: KindCandidate},
+		"/goverse/leader/0abc":        {Kind: KindCandidate}, // not the spelling of a lease
+		"/goverse/leader/-1":          {Kind: KindCandidate},
+		k.Acting():                    {Kind: KindActing},
+		k.Request():                   {Kind: KindRequest},
+		k.Node(weird):                 {Kind: KindNode, Address: weird},
+		k.Accusation(weird, "x/y"):    {Kind: KindAccusation, Address: weird, Accuser: "x/y"},
+		k.Silence(weird, "x/y"):       {Kind: KindSilence, Address: weird, Watcher: "x/y"},
+		"/goverse/nodes-silent/a":     {},
+		k.Drain(weird):                {Kind: KindDrain, Address: weird},
+		"/goverse/nodes-drain/":       {},
+		"/goverse/nodes-drain/a/b":    {},
+		"/goverse/shards/map":         {Kind: KindShardMap},
+		"/goverse/shards/released/a":  {Kind: KindReleased, Address: "a"},
+		"/goverse/nodes/":             {},
+		"/goverse/nodes/a/b":          {},
+		"/goverse/nodes/%zz":          {},
+		"/goverse/leader-else":        {},
+		k.SilenceAccusation("a", "b"): {},
+		k.Doctor("x"):                 {},
+		"/other/nodes/a":              {},
+		"":                            {},
 	} {
 		require.Equal(t, want, k.Parse(key), key)
 	}
@@ -91,6 +93,22 @@ func TestNamesDoNotLieUnderEachOther(t *testing.T) {
 	k := testKeys(t)
 	require.False(t, strings.HasPrefix(k.Node("a/b"), k.Node("a")+"/"))
 	require.False(t, strings.HasPrefix(k.Accusation("a", "b/c"), k.Accusation("a", "b")+"/"))
+}
+
+// The accusations against one member are the keys of one prefix, and no others are.
+func TestAccusationsOfOneMember(t *testing.T) {
+	k := testKeys(t)
+	require.Equal(t, "/goverse/nodes-accused/a%2Fb:1/x%2Fy", k.Accusation("a/b:1", "x/y"))
+	require.Equal(t, "/goverse/accused-silent/a%2Fb:1/x%2Fy", k.SilenceAccusation("a/b:1", "x/y"))
+	names := []string{"a:1", "a:10", "a:1/b", "a:1/", "a", "a:", "%", "a:1%2Fb"}
+	for _, address := range names {
+		for _, of := range names {
+			require.Equal(t, address == of, strings.HasPrefix(k.Accusation(of, "x"), k.AccusationsOf(address)), of)
+			require.Equal(t, address == of, strings.HasPrefix(k.SilenceAccusation(of, "x"), k.SilenceAccusationsOf(address)),
+				of)
+		}
+		require.True(t, strings.HasPrefix(k.SilenceAccusationsOf(address), k.SilenceAccusations()))
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -118,6 +118,10 @@ func DecodeRequest(value []byte) (RequestRecord, error) { return decodeJSON[Requ
 type AccusationRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Evidence    string `json:"evidence"`
+	// Removed is set if the transaction that wrote the record also removed that incarnation. Such an accusation is the
+	// mark of a removal for silence, and void from the start. An accusation without it is no evidence of a removal: its
+	// member's lease may have ended meanwhile. Releases before this field ignore it.
+	Removed bool `json:"removed,omitempty"`
 }
 
 // Encode returns the accusation as it is stored.

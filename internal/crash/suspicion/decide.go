@@ -18,7 +18,7 @@
 // between 10 d and 12.5 d, and 100 ms at least. A member that is too far away for its TTL is left to its lease
 // (LeftToLease).
 //
-// Silence, time-outs and unreachable hosts are no evidence: the lease decides.
+// Silence, time-outs and unreachable hosts are no evidence here: the lease decides, or package silence does.
 //
 // Not promised: evidence is not proof. The port of a living process may refuse connections. The accusation, the
 // grace period and the guards of the removal cover that.

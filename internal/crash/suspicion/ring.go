@@ -47,3 +47,19 @@ func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte,
 	n := len(members)
 	return nil, own < 0 || (own-i+n)%n <= maxTargetFactor*k
 }
+
+// MemberWithInstance returns the registered member of the process with that instance id, or nil.
+func MemberWithInstance(s *state.Snapshot, instance string) *state.Member {
+	if i := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.InstanceID == instance }); instance != "" &&
+		i >= 0 && !s.Lingers(s.Members[i]) {
+		return s.Members[i]
+	}
+	return nil
+}
+
+// IsMember reports whether a member of that incarnation is registered.
+func IsMember(s *state.Snapshot, incarnation int64) bool {
+	return slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+		return m.Incarnation == incarnation && !s.Lingers(m)
+	})
+}

@@ -37,7 +37,13 @@ type Settings struct {
 	// Rest is the time for which a member that refuted is left to its lease. Each further refutation in a row
 	// doubles it, up to 60 times Rest. Default 1 s.
 	Rest time.Duration
+	// SilenceTimeout is the time in which a member is replaced that stands still or is cut off, if that is sooner than
+	// its TTL: see package silence. Each member names its own to its watchers. 0, the default, turns that off.
+	SilenceTimeout time.Duration
 }
+
+// LeastSilenceTimeout is the shortest silence time-out. Below it a busy machine would often pass for a silent one.
+const LeastSilenceTimeout = time.Second
 
 // Validate returns an error, in one line, that describes the first invalid setting, or nil.
 func (s Settings) Validate() error {
@@ -50,6 +56,9 @@ func (s Settings) Validate() error {
 	case s.GracePeriod != 0 && s.GracePeriod < LeastGracePeriod:
 		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default",
 			s.GracePeriod, LeastGracePeriod)
+	case s.SilenceTimeout != 0 && s.SilenceTimeout < LeastSilenceTimeout:
+		return fmt.Errorf("CrashDetection.SilenceTimeout is %v: give at least %v, or 0 to leave silent members to their "+
+			"leases", s.SilenceTimeout, LeastSilenceTimeout)
 	case s.Rest < 0:
 		return fmt.Errorf("CrashDetection.Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}

@@ -4,8 +4,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/state"
 )
+
+// tripsPerRead is the number of round trips to etcd for which a read must count, at least.
+const tripsPerRead = 5
+
+// MayArm reports whether a member with that silence time-out and TTL arms its watchers. Otherwise its lease decides
+// alone: it ends as soon, or the member is so far from etcd that its reads would prove nothing by the time they are
+// answered.
+func MayArm(timeout, ttl time.Duration, own *state.Member) bool {
+	return timeout > 0 && timeout < ttl && !LeftToLease(own) &&
+		tripsPerRead*own.RoundTrip() <= deadline.ProofTimesOf(timeout).Read
+}
+
+// HoldOff reports whether no member is to be removed for its silence, because that many accusations of silence stand,
+// by so many watchers of each member. A fault of the network is more likely than the end of so many members.
+func HoldOff(accusations, watchers, members int) bool {
+	return accusations > watchers*max(maxMarkedSilent, members/20)
+}
 
 // maxMarkedSilent is the number of members marked silent, or a twentieth of all if that is more, above which no
 // further marks are written. Every node reads every mark, and once most of a cluster stands still further marks

@@ -31,6 +31,8 @@ type Config struct {
 	GracePeriod       time.Duration
 	Identify          func(ctx context.Context, address string) (instance string, err error)
 
+	// Accusations, if set, describes the keys by which other members accuse this one.
+	Accusations etcdsession.Accusations
 	// OnLost, if set, is called for each lost session; see etcdsession.Hooks.
 	OnLost func(s *etcdsession.Session, lost *session.LostError)
 	// Explain, if set, adds the remedy to an error by which etcd refuses this user. It is used for the log.
@@ -65,7 +67,8 @@ func New(cfg Config) (*Registration, error) {
 		RemovePredecessor: cfg.RemovePredecessor, GracePeriod: cfg.GracePeriod, Identify: cfg.Identify,
 		MeasureEvery: cfg.TTL / 3})
 	keeper, err := etcdsession.NewKeeper(
-		etcdsession.Config{Process: cfg.Named("session"), TTL: cfg.TTL, View: r.Mirror},
+		etcdsession.Config{Process: cfg.Named("session"), TTL: cfg.TTL, View: r.Mirror,
+			Accusations: cfg.Accusations},
 		etcdsession.Hooks{Register: r.Membership.Register, OnLost: r.handleLostSession, Explain: cfg.Explain})
 	r.Keeper = keeper
 	return r, err

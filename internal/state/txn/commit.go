@@ -33,13 +33,19 @@ func Comparisons(guards []Guard) []clientv3.Cmp {
 func etcdOps(ops []Op) []clientv3.Op {
 	out := make([]clientv3.Op, len(ops))
 	for i, op := range ops {
+		var onRange []clientv3.OpOption
+		if op.End != "" {
+			onRange = append(onRange, clientv3.WithRange(op.End))
+		}
 		switch op.Kind {
 		case Put:
 			out[i] = clientv3.OpPut(op.Key, op.Value, clientv3.WithLease(clientv3.LeaseID(op.Lease)))
 		case Delete:
-			out[i] = clientv3.OpDelete(op.Key)
+			out[i] = clientv3.OpDelete(op.Key, onRange...)
 		case Get:
-			out[i] = clientv3.OpGet(op.Key)
+			out[i] = clientv3.OpGet(op.Key, onRange...)
+		case Count:
+			out[i] = clientv3.OpGet(op.Key, append(onRange, clientv3.WithCountOnly())...)
 		}
 	}
 	return out

@@ -8,6 +8,8 @@
 // does a failed Commit mean that the transaction was not committed, or will not be committed later.
 package txn
 
+import "strings"
+
 // Txn is one transaction. It must not be changed once made.
 type Txn struct {
 	If   []Guard
@@ -38,16 +40,23 @@ type OpKind int
 // The kinds of operations.
 const (
 	Put    OpKind = iota // Key with Value on Lease
-	Delete               // Key
-	Get                  // Key
+	Delete               // Key, or the range
+	Get                  // Key, or the range
+	Count                // Key, or the range: only the number of keys
 )
 
-// Op is one operation on one key.
+// Op is one operation on one key or, if End is not empty, on the range of keys from Key to before End. A Put has no
+// range.
 type Op struct {
-	Kind  OpKind
-	Key   string
-	Value string
-	Lease int64
+	Kind     OpKind
+	Key, End string
+	Value    string
+	Lease    int64
+}
+
+// onPrefix returns an operation on all keys that begin with prefix, which ends with a slash.
+func onPrefix(kind OpKind, prefix string) Op {
+	return Op{Kind: kind, Key: prefix, End: strings.TrimSuffix(prefix, "/") + "0"} // '0' follows '/'
 }
 
 // absent holds while key does not exist.

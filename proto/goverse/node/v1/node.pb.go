@@ -123,7 +123,7 @@ func (x *IdentifyResponse) GetStopping() bool {
 }
 
 // The watcher sends one at the beginning, once more when it was answered, and then its
-// heartbeats, which are empty.
+// heartbeats, which are empty, its acknowledgements and its reports.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the watcher's process.
@@ -132,7 +132,16 @@ type WatchRequest struct {
 	Heartbeats bool `protobuf:"varint,2,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	// In the second message: the watcher's signature of the challenge, by the key whose
 	// public half stands in its member record.
-	Proof         []byte `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	Proof []byte `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	// In the first message: the watcher acknowledges heartbeats that arm it.
+	Acknowledges bool `protobuf:"varint,4,opt,name=acknowledges,proto3" json:"acknowledges,omitempty"`
+	// In an acknowledgement: the number of a heartbeat that the watcher has received on this
+	// stream, and by which it counts the node's silence. 0 acknowledges nothing.
+	Acknowledged uint64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// In a report: a revision of etcd, at which or before which a silent member was removed. It
+	// is only a reason for the node to look whether its own view of the cluster has come so far.
+	// 0 reports nothing.
+	Removal       int64 `protobuf:"varint,6,opt,name=removal,proto3" json:"removal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +197,27 @@ func (x *WatchRequest) GetProof() []byte {
 	return nil
 }
 
+func (x *WatchRequest) GetAcknowledges() bool {
+	if x != nil {
+		return x.Acknowledges
+	}
+	return false
+}
+
+func (x *WatchRequest) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetRemoval() int64 {
+	if x != nil {
+		return x.Removal
+	}
+	return 0
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the process that is watched, in the first message.
@@ -197,7 +227,9 @@ type WatchResponse struct {
 	// In the first message: the node sends heartbeats, and takes them.
 	Heartbeats bool `protobuf:"varint,3,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	// In the first message: random, for the watcher to sign.
-	Challenge     []byte `protobuf:"bytes,4,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	Challenge []byte `protobuf:"bytes,4,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// In a heartbeat that arms the watcher; absent from all other messages.
+	Beat          *Beat `protobuf:"bytes,5,opt,name=beat,proto3" json:"beat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +292,117 @@ func (x *WatchResponse) GetChallenge() []byte {
 	return nil
 }
 
+func (x *WatchResponse) GetBeat() *Beat {
+	if x != nil {
+		return x.Beat
+	}
+	return nil
+}
+
+// Beat arms the watcher: from then on it may accuse the node of silence. The node counts the
+// watcher as armed from before it sends the first one, and lives on the acknowledgements. A
+// watcher ignores a beat in which a number, an incarnation or a time is not positive, or a time is
+// longer than an hour: that is a heartbeat, but arms nothing.
+type Beat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Grows with each beat that the node's process sends, to any watcher.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The number of the stream: greater than those of all earlier streams to the process.
+	Arming uint64 `protobuf:"varint,2,opt,name=arming,proto3" json:"arming,omitempty"`
+	// The incarnation of the node's member.
+	Watched int64 `protobuf:"varint,3,opt,name=watched,proto3" json:"watched,omitempty"`
+	// The incarnation of the watcher's member.
+	Watcher int64 `protobuf:"varint,4,opt,name=watcher,proto3" json:"watcher,omitempty"`
+	// The times in milliseconds, rounded up, for which the node relies on an acknowledged heartbeat, and
+	// on a read of etcd. The watcher removes the node only when both are certainly over.
+	AcknowledgedMs int64 `protobuf:"varint,5,opt,name=acknowledged_ms,json=acknowledgedMs,proto3" json:"acknowledged_ms,omitempty"`
+	ReadMs         int64 `protobuf:"varint,6,opt,name=read_ms,json=readMs,proto3" json:"read_ms,omitempty"`
+	// The greatest number of a heartbeat on this stream whose acknowledgement the node has received.
+	// The watcher acknowledges nothing more while its last acknowledgement is missing there.
+	Heard         uint64 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Beat) Reset() {
+	*x = Beat{}
+	mi := &file_goverse_node_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Beat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Beat) ProtoMessage() {}
+
+func (x *Beat) ProtoReflect() protoreflect.Message {
+	mi := &file_goverse_node_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Beat.ProtoReflect.Descriptor instead.
+func (*Beat) Descriptor() ([]byte, []int) {
+	return file_goverse_node_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Beat) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Beat) GetArming() uint64 {
+	if x != nil {
+		return x.Arming
+	}
+	return 0
+}
+
+func (x *Beat) GetWatched() int64 {
+	if x != nil {
+		return x.Watched
+	}
+	return 0
+}
+
+func (x *Beat) GetWatcher() int64 {
+	if x != nil {
+		return x.Watcher
+	}
+	return 0
+}
+
+func (x *Beat) GetAcknowledgedMs() int64 {
+	if x != nil {
+		return x.AcknowledgedMs
+	}
+	return 0
+}
+
+func (x *Beat) GetReadMs() int64 {
+	if x != nil {
+		return x.ReadMs
+	}
+	return 0
+}
+
+func (x *Beat) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
+	}
+	return 0
+}
+
 var File_goverse_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_goverse_node_v1_node_proto_rawDesc = "" +
@@ -270,14 +413,17 @@ const file_goverse_node_v1_node_proto_rawDesc = "" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12+\n" +
 	"\x11advertise_address\x18\x02 \x01(\tR\x10advertiseAddress\x12\x1a\n" +
-	"\bstopping\x18\x03 \x01(\bR\bstopping\"e\n" +
+	"\bstopping\x18\x03 \x01(\bR\bstopping\"\xc7\x01\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x1e\n" +
 	"\n" +
 	"heartbeats\x18\x02 \x01(\bR\n" +
 	"heartbeats\x12\x14\n" +
-	"\x05proof\x18\x03 \x01(\fR\x05proof\"\x88\x01\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\x12\"\n" +
+	"\facknowledges\x18\x04 \x01(\bR\facknowledges\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\x04R\facknowledged\x12\x18\n" +
+	"\aremoval\x18\x06 \x01(\x03R\aremoval\"\xb3\x01\n" +
 	"\rWatchResponse\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x18\n" +
@@ -285,7 +431,16 @@ const file_goverse_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"heartbeats\x18\x03 \x01(\bR\n" +
 	"heartbeats\x12\x1c\n" +
-	"\tchallenge\x18\x04 \x01(\fR\tchallenge2\xa3\x01\n" +
+	"\tchallenge\x18\x04 \x01(\fR\tchallenge\x12)\n" +
+	"\x04beat\x18\x05 \x01(\v2\x15.goverse.node.v1.BeatR\x04beat\"\xc2\x01\n" +
+	"\x04Beat\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06arming\x18\x02 \x01(\x04R\x06arming\x12\x18\n" +
+	"\awatched\x18\x03 \x01(\x03R\awatched\x12\x18\n" +
+	"\awatcher\x18\x04 \x01(\x03R\awatcher\x12'\n" +
+	"\x0facknowledged_ms\x18\x05 \x01(\x03R\x0eacknowledgedMs\x12\x17\n" +
+	"\aread_ms\x18\x06 \x01(\x03R\x06readMs\x12\x14\n" +
+	"\x05heard\x18\a \x01(\x04R\x05heard2\xa3\x01\n" +
 	"\x04Node\x12O\n" +
 	"\bIdentify\x12 .goverse.node.v1.IdentifyRequest\x1a!.goverse.node.v1.IdentifyResponse\x12J\n" +
 	"\x05Watch\x12\x1d.goverse.node.v1.WatchRequest\x1a\x1e.goverse.node.v1.WatchResponse(\x010\x01B9Z7github.com/goverse/goverse/proto/goverse/node/v1;nodepbb\x06proto3"
@@ -302,23 +457,25 @@ func file_goverse_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_goverse_node_v1_node_proto_rawDescData
 }
 
-var file_goverse_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_goverse_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_goverse_node_v1_node_proto_goTypes = []any{
 	(*IdentifyRequest)(nil),  // 0: goverse.node.v1.IdentifyRequest
 	(*IdentifyResponse)(nil), // 1: goverse.node.v1.IdentifyResponse
 	(*WatchRequest)(nil),     // 2: goverse.node.v1.WatchRequest
 	(*WatchResponse)(nil),    // 3: goverse.node.v1.WatchResponse
+	(*Beat)(nil),             // 4: goverse.node.v1.Beat
 }
 var file_goverse_node_v1_node_proto_depIdxs = []int32{
-	0, // 0: goverse.node.v1.Node.Identify:input_type -> goverse.node.v1.IdentifyRequest
-	2, // 1: goverse.node.v1.Node.Watch:input_type -> goverse.node.v1.WatchRequest
-	1, // 2: goverse.node.v1.Node.Identify:output_type -> goverse.node.v1.IdentifyResponse
-	3, // 3: goverse.node.v1.Node.Watch:output_type -> goverse.node.v1.WatchResponse
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	4, // 0: goverse.node.v1.WatchResponse.beat:type_name -> goverse.node.v1.Beat
+	0, // 1: goverse.node.v1.Node.Identify:input_type -> goverse.node.v1.IdentifyRequest
+	2, // 2: goverse.node.v1.Node.Watch:input_type -> goverse.node.v1.WatchRequest
+	1, // 3: goverse.node.v1.Node.Identify:output_type -> goverse.node.v1.IdentifyResponse
+	3, // 4: goverse.node.v1.Node.Watch:output_type -> goverse.node.v1.WatchResponse
+	3, // [3:5] is the sub-list for method output_type
+	1, // [1:3] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_goverse_node_v1_node_proto_init() }
@@ -332,7 +489,7 @@ func file_goverse_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_goverse_node_v1_node_proto_rawDesc), len(file_goverse_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,13 +36,22 @@ type NodeClient interface {
 	// asks its address and compares the instance id.
 	Identify(ctx context.Context, in *IdentifyRequest, opts ...grpc.CallOption) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel
-	// tells the other of a death at once. The node's first message says who it is;
+	// notifies the other of a death at once. The node's first message says which process it is;
 	// its last one is its goodbye. The watcher's second message says that it has read
 	// the node's first, and proves that it is the member that it names: from then on it
-	// watches. It says goodbye by closing its side. A watch that ends in any other way is
-	// a sign of a death. Between these, a side that has said in its first message that it
-	// sends heartbeats sends an empty message twice a second, if the other side has said
-	// so too: a process that stands still is silent.
+	// watches. It says goodbye by closing its side, after its last message; the node then ends
+	// the call with the status OK. A watch that ends in any other way is a sign of a death.
+	//
+	// Between these, a side that has said in its first message that it sends heartbeats sends
+	// a message twice a second or more often, if the other side has said so too: a process that
+	// stands still is silent.
+	//
+	// A heartbeat of the node may arm the watcher: see Beat. The node arms only watchers that
+	// have said in their first message that they acknowledge heartbeats, and that have proved
+	// by their signature to be members of its cluster. Each stream is one arming. A watcher
+	// that says goodbye releases it: by that arming it accuses no more. A watcher whose stream
+	// ends in any other way stays armed. Sides of older versions neither send nor acknowledge
+	// heartbeats that arm, and are never armed.
 	Watch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchRequest, WatchResponse], error)
 }
 
@@ -88,13 +97,22 @@ type NodeServer interface {
 	// asks its address and compares the instance id.
 	Identify(context.Context, *IdentifyRequest) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel
-	// tells the other of a death at once. The node's first message says who it is;
+	// notifies the other of a death at once. The node's first message says which process it is;
 	// its last one is its goodbye. The watcher's second message says that it has read
 	// the node's first, and proves that it is the member that it names: from then on it
-	// watches. It says goodbye by closing its side. A watch that ends in any other way is
-	// a sign of a death. Between these, a side that has said in its first message that it
-	// sends heartbeats sends an empty message twice a second, if the other side has said
-	// so too: a process that stands still is silent.
+	// watches. It says goodbye by closing its side, after its last message; the node then ends
+	// the call with the status OK. A watch that ends in any other way is a sign of a death.
+	//
+	// Between these, a side that has said in its first message that it sends heartbeats sends
+	// a message twice a second or more often, if the other side has said so too: a process that
+	// stands still is silent.
+	//
+	// A heartbeat of the node may arm the watcher: see Beat. The node arms only watchers that
+	// have said in their first message that they acknowledge heartbeats, and that have proved
+	// by their signature to be members of its cluster. Each stream is one arming. A watcher
+	// that says goodbye releases it: by that arming it accuses no more. A watcher whose stream
+	// ends in any other way stays armed. Sides of older versions neither send nor acknowledge
+	// heartbeats that arm, and are never armed.
 	Watch(grpc.BidiStreamingServer[WatchRequest, WatchResponse]) error
 	mustEmbedUnimplementedNodeServer()
 }
