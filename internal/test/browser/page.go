@@ -2,6 +2,7 @@ package browser
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -80,6 +81,19 @@ func (p *Page) Press(t testing.TB, keys ...string) {
 	for _, key := range keys {
 		call[protocol.None](t, p.browser, "Press", protocol.Press{Tab: p.tab, Keys: key})
 	}
+}
+
+// Click waits until an element is shown, scrolls to it, and clicks on its middle with the mouse. The test fails if
+// another element covers it.
+func (p *Page) Click(t testing.TB, selector string) {
+	t.Helper()
+	element := fmt.Sprintf("document.querySelector(%q)", selector)
+	p.Await(t, element+"?.checkVisibility()")
+	at := Eval[struct{ X, Y float64 }](t, p, `(() => { const e = `+element+`; e.scrollIntoView({ block: "center" });
+		const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;
+		return e.contains(document.elementFromPoint(x, y)) ? { x, y } : { x: -1, y: -1 }; })()`)
+	require.Positive(t, at.X, "%s is covered", selector)
+	call[protocol.None](t, p.browser, "Click", protocol.Click{Tab: p.tab, X: at.X, Y: at.Y})
 }
 
 // Screenshot returns a PNG of the visible part of the page.

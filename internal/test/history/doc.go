@@ -36,9 +36,10 @@
 // Each hold of a lock ([Recorder.Locks]) is a life of its own and is asked whether it is valid until it answers
 // no. Several holds of one lock may exist at once if all share it. The holder of a lock reads and increments a
 // counter ([Recorder.Counter]) under the lock's guard alone; if etcd accepted that from two holders, an
-// increment would be lost. An effect ([Recorder.Effects]) is a line in a file ([Ledger]) that no network fault
-// reaches, and the answers that callers got are compared with that file. Locks and counters are checked against
-// models as well: one without a linear order is a finding.
+// increment would be lost. [Recorder.Row] is the same for a lock in PostgreSQL. An effect ([Recorder.Effects])
+// is a line in a file ([Ledger]) that no network fault reaches, and the answers that callers got are compared
+// with that file. Locks and counters are checked against models as well: one without a linear order is a
+// finding.
 //
 // # Objects
 //

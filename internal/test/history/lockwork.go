@@ -26,8 +26,8 @@ const (
 type LockWork struct {
 	// Locks lists the names of the locks.
 	Locks []string
-	// Counters maps the name of each lock to its register; see [Recorder.Counter].
-	Counters map[string]*Register
+	// Counters maps the name of each lock to its counter.
+	Counters map[string]LockCounter
 	// Hold limits the time that a lock is held; one hold of eight may last ten times as long. Pause limits the
 	// time until the next lock is taken.
 	Hold, Pause time.Duration
@@ -37,12 +37,34 @@ type LockWork struct {
 	Every time.Duration
 }
 
-// NewLockWork returns work under locks of these names, each with a counter below prefix.
+// LockCounter is a counter that the holder of a lock increments, and that holders who share it read. An operation
+// without an answer is unknown.
+type LockCounter interface {
+	// Increment increments the counter if the lock is held.
+	Increment(ctx context.Context, h *Hold) Op
+	Read(ctx context.Context) Op
+}
+
+// guardedCounter is a counter in etcd.
+type guardedCounter struct{ *Register }
+
+func (g guardedCounter) Increment(ctx context.Context, h *Hold) Op {
+	return g.Register.Increment(ctx, h.Token(), h.Guard())
+}
+
+// NewLockWork returns work under locks of these names, each with a counter in etcd below prefix; see
+// [Recorder.Counter].
 func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix string, names ...string) LockWork {
-	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond,
+	return newLockWork(names, func(name string) LockCounter {
+		return guardedCounter{r.Counter(node, client, prefix+name, name)}
+	})
+}
+
+func newLockWork(names []string, counter func(name string) LockCounter) LockWork {
+	w := LockWork{Locks: names, Counters: map[string]LockCounter{}, Hold: 30 * time.Millisecond,
 		Pause: 100 * time.Millisecond, Shared: 3, Every: 5 * time.Millisecond}
 	for _, name := range names {
-		w.Counters[name] = r.Counter(node, client, prefix+name, name)
+		w.Counters[name] = counter(name)
 	}
 	return w
 }
@@ -73,17 +95,17 @@ func (l *Locks) Work(ctx context.Context, w LockWork, rnd *rand.Rand) {
 func (w LockWork) workUnderLock(ctx context.Context, h *Hold, shared bool, hold time.Duration, goesOn bool) {
 	counter := w.Counters[h.Name()]
 	increment := func() Op {
-		return counter.runBounded(ctx, func(ctx context.Context) Op { return counter.Increment(ctx, h.Token(), h.Guard()) })
+		return runBounded(ctx, func(ctx context.Context) Op { return counter.Increment(ctx, h) })
 	}
 	lost := false
 	for until := time.Now().Add(hold); ctx.Err() == nil && time.Now().Before(until); pauseFor(ctx, w.Every) {
 		if shared {
-			counter.runBounded(ctx, counter.Read)
+			runBounded(ctx, counter.Read)
 		} else if op := increment(); op.Outcome == OutcomeRefused {
 			break
 		} else if op.Outcome == OutcomeUnknown && op.Value != "" {
 			// The write was sent, and etcd may execute it while the lock's key exists, even after a later
-			// write: a member of etcd that stood still once held such a write back.
+			// write: a member of etcd that stood still once held such a write back. So may PostgreSQL.
 			goesOn = false
 			break
 		}

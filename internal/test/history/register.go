@@ -100,14 +100,12 @@ func (g *Register) Work(ctx context.Context, every time.Duration, term func() Fe
 			last = t
 		}
 		if last != nil {
-			if op := g.runBounded(ctx, func(ctx context.Context) Op {
-				return g.Write(ctx,
-					last)
-			}); op.Outcome == OutcomeRefused {
+			op := runBounded(ctx, func(ctx context.Context) Op { return g.Write(ctx, last) })
+			if op.Outcome == OutcomeRefused {
 				last = nil
 			}
 		}
-		g.runBounded(ctx, g.Read)
+		runBounded(ctx, g.Read)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -116,7 +114,7 @@ func (g *Register) Work(ctx context.Context, every time.Duration, term func() Fe
 	}
 }
 
-func (g *Register) runBounded(ctx context.Context, attempt func(context.Context) Op) Op {
+func runBounded(ctx context.Context, attempt func(context.Context) Op) Op {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	return attempt(ctx)

@@ -22,7 +22,7 @@ var ofCrashDetection = []Mutant{{
 	Name: "distance-ignored",
 	What: "an accused member has no more time where it is far from etcd",
 	In:   []string{simulation},
-	Seed: 800,
+	Seed: 1800,
 	Edits: []Edit{{"internal/crash/suspicion/graceperiod.go",
 		`max(least, slowdown*took, slowdown*m.RoundTrip())`, `max(least, slowdown*took)`}},
 }, {

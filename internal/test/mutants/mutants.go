@@ -44,12 +44,13 @@ const (
 	queues     = "internal/leasequeue"
 	hosts      = "internal/objects/host"
 	processors = "internal/test/processorload"
+	silence    = "internal/crash/silence"
 )
 
 // All returns all mutants.
 func All() []Mutant {
-	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofStops, ofObjects, ofLeaseQueues,
-		ofProcessors)
+	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofSilence, ofMirrors, ofShards, ofStops, ofObjects,
+		ofLeaseQueues, ofProcessors)
 }
 
 // mutantsFor returns the mutants that a package has to find.

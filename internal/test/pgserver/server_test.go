@@ -11,7 +11,22 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var shared Shared
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
+
+// Tests that share a server do not see each other's tables, and leave no database.
+func TestShared(t *testing.T) {
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			require.NoError(t, execAt(shared.Database(t).URL(), "create table t (x int)"))
+		})
+	}
+	var databases int
+	const count = "select count(*) from pg_database where datname ~ '^test'"
+	require.NoError(t, queryValue(t.Context(), shared.Server(t), count, &databases))
+	require.Zero(t, databases)
+}
 
 // TestServer checks that committed data survives a kill, and that Close removes everything.
 func TestServer(t *testing.T) {

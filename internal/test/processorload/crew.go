@@ -79,6 +79,11 @@ type crew struct {
 	evict  func() // takes the lead from the leader
 }
 
+func (c *crew) effects() ([]int, error) { return c.world.Effects() }
+func (c *crew) undoes() bool            { return c.world.Undoes }
+func (c *crew) lastEvent() int          { return int(c.source.last.Load()) }
+func (c *crew) heal(event int)          { c.healed.Store(event, true) }
+
 // lead is a leader lock. The lead can be taken from a process, which does not notice.
 func (c *crew) lead(p *process) processor.LeaderLock {
 	return processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error {

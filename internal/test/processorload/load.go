@@ -44,7 +44,7 @@ func Run(t *testing.T, w World) error {
 	defer cancel()
 	c := &crew{world: w, seat: make(chan struct{}, 1)}
 	c.seat <- struct{}{}
-	o := &operator{crew: c, ctx: ctx, m: w.Manager, name: w.Name, random: rand.New(rand.NewPCG(w.Seed, 1)),
+	o := &operator{fleet: c, ctx: ctx, m: w.Manager, name: w.Name, random: rand.New(rand.NewPCG(w.Seed, 1)),
 		dropped: map[int]bool{}}
 	growing, stopGrowth := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -63,14 +63,7 @@ func Run(t *testing.T, w World) error {
 	}
 	effects, err := w.Effects()
 	require.NoError(t, err)
-	h := history{effects: effects, last: int(c.source.last.Load()), rewinds: o.rewinds, dropped: o.dropped,
-		parked: map[int]bool{}}
-	for e := poisonEvery; e <= h.last; e += poisonEvery {
-		h.parked[e] = true
-	}
-	if !w.Undoes {
-		h.repeats = batchSize
-	}
+	h := o.history(effects)
 	t.Logf("%s: %d effects of %d events, %d leaders, %d rewinds, %d events dropped, seed %d", w.Name, len(effects), h.last,
 		c.tokens.Load(), len(o.rewinds), len(o.dropped), w.Seed)
 	return h.check()
@@ -89,4 +82,16 @@ func (c *crew) grow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// history returns what the check needs.
+func (o *operator) history(effects []int) history {
+	h := history{effects: effects, last: o.lastEvent(), rewinds: o.rewinds, dropped: o.dropped, parked: map[int]bool{}}
+	for e := poisonEvery; e <= h.last; e += poisonEvery {
+		h.parked[e] = true
+	}
+	if !o.undoes() {
+		h.repeats = batchSize
+	}
+	return h
 }

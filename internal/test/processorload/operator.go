@@ -13,9 +13,23 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
+// fleet is the processes, of which one leads.
+type fleet interface {
+	// effects returns the effects so far, in order.
+	effects() ([]int, error)
+	// undoes reports whether a handler's effects and the position are one transaction.
+	undoes() bool
+	// lastEvent returns the last event that there is.
+	lastEvent() int
+	// heal makes an event succeed from now on.
+	heal(event int)
+	// kill ends the leader where it is and starts another process; with onlyLead, it only takes the lead.
+	kill(onlyLead bool)
+}
+
 // operator makes one request after the other.
 type operator struct {
-	*crew
+	fleet
 	ctx     context.Context
 	m       processor.Manager
 	name    string
@@ -33,7 +47,7 @@ func (o *operator) work() error {
 		}
 		var killing sync.WaitGroup
 		if o.random.IntN(4) > 0 {
-			onlyLead := o.world.Undoes && o.random.IntN(2) == 0
+			onlyLead := o.undoes() && o.random.IntN(2) == 0
 			killing.Go(func() { o.kill(onlyLead) })
 		}
 		err := kinds[i%len(kinds)]()
@@ -47,12 +61,12 @@ func (o *operator) work() error {
 
 // progress waits until some events are handled.
 func (o *operator) progress() error {
-	effects, err := o.world.Effects()
+	effects, err := o.effects()
 	if err != nil {
 		return err
 	}
 	return o.await("events are handled", func() (bool, error) {
-		now, err := o.world.Effects()
+		now, err := o.effects()
 		return len(now) > len(effects)+o.random.IntN(3*batchSize), err
 	})
 }
@@ -75,7 +89,7 @@ func (o *operator) pause() error {
 	if err := processor.Pause(o.ctx, o.m, o.name, processor.PauseRequest{By: "load"}); err != nil {
 		return err
 	}
-	before, err := o.world.Effects()
+	before, err := o.effects()
 	if err != nil {
 		return err
 	}
@@ -97,11 +111,11 @@ func (o *operator) pause() error {
 	}); err != nil {
 		return err
 	}
-	grown := o.source.last.Load() + 3*batchSize
-	if err := o.await("the load goes on", func() (bool, error) { return o.source.last.Load() > grown, nil }); err != nil {
+	grown := o.lastEvent() + 3*batchSize
+	if err := o.await("the load goes on", func() (bool, error) { return o.lastEvent() > grown, nil }); err != nil {
 		return err
 	}
-	after, err := o.world.Effects()
+	after, err := o.effects()
 	if err == nil {
 		err = checkPause(before, after)
 	}
@@ -125,6 +139,11 @@ func (o *operator) rewindTo(s processor.Standing) error {
 	if now < 500 && o.random.IntN(3) == 0 {
 		to = 0
 	}
+	return o.rewindAt(to)
+}
+
+// rewindAt makes the processor continue after an event; 0 is the beginning.
+func (o *operator) rewindAt(to int) error {
 	at := position(to)
 	if to == 0 {
 		at = ""
@@ -134,8 +153,8 @@ func (o *operator) rewindTo(s processor.Standing) error {
 	if err != nil {
 		return err
 	}
-	o.healed.Store(parked, true)
-	before, err := o.world.Effects()
+	o.heal(parked)
+	before, err := o.effects()
 	if err != nil {
 		return err
 	}
@@ -148,7 +167,7 @@ func (o *operator) rewindTo(s processor.Standing) error {
 			return err
 		}
 	}
-	after, err := o.world.Effects()
+	after, err := o.effects()
 	o.rewinds = append(o.rewinds, rewind{to, len(before), len(after)})
 	return err
 }
@@ -169,7 +188,7 @@ func (o *operator) retry() error {
 		return err
 	}
 	if o.random.IntN(3) > 0 {
-		o.healed.Store(e, true)
+		o.heal(e)
 	}
 	err = processor.Retry(o.ctx, o.m, o.name, position(e))
 	// A replay may come to the event, even just before it is healed.
@@ -200,10 +219,10 @@ func (o *operator) list() error {
 
 // finish retries all parked events, and waits until all events are done.
 func (o *operator) finish() error {
-	for e := poisonEvery; e <= int(o.source.last.Load()); e += poisonEvery {
-		o.healed.Store(e, true)
+	for e := poisonEvery; e <= o.lastEvent(); e += poisonEvery {
+		o.heal(e)
 	}
-	last := position(int(o.source.last.Load()))
+	last := position(o.lastEvent())
 	err := o.await("all events are passed", func() (bool, error) {
 		s, err := o.m.Look(o.ctx, o.name)
 		return err == nil && s.Position == last, err

@@ -20,7 +20,7 @@ const Host = "127.0.0.1"
 const (
 	maxTries = 20
 
-	startTimeout  = 20 * time.Second
+	startTimeout  = time.Minute
 	retryInterval = 5 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ func Draw(start func(port string) error) (err error) {
 }
 
 // Start starts a server's program and calls answers repeatedly until it returns no error. A server that has not
-// answered after 20 s, or when ctx ends, is killed. If the program ends, Start fails, even if another server
+// answered after a minute, or when ctx ends, is killed. If the program ends, Start fails, even if another server
 // answers. The error contains the program's output.
 func Start(ctx context.Context, cmd *exec.Cmd, answers func(ctx context.Context) error) (*fault.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

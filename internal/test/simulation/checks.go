@@ -33,6 +33,7 @@ type checks struct {
 	terms, writes invariant.Tokens[*process] // of terms, and of guarded writes
 
 	shardOwners
+	silenceState
 
 	keyless []*process    // leaders that continue without their key, excused
 	beside  time.Duration // since when two lead at once, excused; 0 if they do not
@@ -41,7 +42,7 @@ type checks struct {
 
 func newChecks(w *world) checks {
 	return checks{w: w, truth: newEtcdState(w.keys), processes: map[*modeletcd.Conn]*process{}, ended: map[int64]bool{},
-		shardOwners: newOwners(w.shards)}
+		shardOwners: newOwners(w.shards), silenceState: newSilenceState()}
 }
 
 // processFacts holds the checks' knowledge of one process.
@@ -60,11 +61,14 @@ type processFacts struct {
 	mayAct      bool          // its election had failed when it last requested the acting leader's key
 	failures    int           // unanswered campaign requests since the last answer
 	round       time.Duration // duration of the last answered round, with the unanswered ones before it
+	renewed     bool          // the round under way has renewed the lease
 	tries       time.Duration // since when it tries the next round; -1 if it does not
 
 	token int64 // of the present term, or the last one
 	mode  leaderelection.Mode
 	over  time.Duration // end of that term; -1 if it has not ended
+
+	silenceFacts
 
 	serves []int64 // by shard: the epoch under which it was last seen to serve
 	stop   stopFacts
@@ -74,7 +78,8 @@ type processFacts struct {
 func newProcessFacts(w *world) processFacts {
 	return processFacts{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
 		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{},
-		over: -1, tries: -1, serves: make([]int64, w.shards)}
+		silenceFacts: silenceFacts{refuted: -1, lostWatcher: -1, invalid: -1}, over: -1, tries: -1,
+		serves: make([]int64, w.shards)}
 }
 
 // fail records that a promise was broken. The first failure ends the run soon. The caller holds c.mu.
@@ -120,6 +125,8 @@ func (c *checks) checkClaims(w *world) {
 		x := &claims[i]
 		c.checkPeriod(x)
 		c.recordRecovery(x)
+		c.checkRemovedSilent(x)
+		c.checkLapse(x)
 		if x.s != nil {
 			x.p.facts.last = x.s
 		}
@@ -208,6 +215,7 @@ func (c *checks) handlePut(p *process, parsed state.ParsedKey, now, before *mvcc
 		case before == nil:
 			c.checkEarlyReport(p, now)
 			p.facts.incarnation, p.facts.lease = now.CreateRevision, now.Lease
+			c.members[now.CreateRevision] = p
 		case before.Lease == now.Lease:
 			c.checkLeftRecord(p, now.Value)
 		case before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
@@ -231,7 +239,8 @@ func (c *checks) handleDelete(p *process, parsed state.ParsedKey, kv *mvccpb.Key
 		kv.CreateRevision != p.facts.incarnation, kv.Lease != 0 && kv.Lease != p.facts.lease &&
 		parsed.Kind == state.KindCandidate:
 		// A removal on evidence, and the revocation that follows it.
-		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, lease: kv.Lease, at: c.w.Now(), by: byRemoval})
+		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, lease: kv.Lease, at: c.w.Now(),
+			by: c.removalOriginator(kv.Lease)})
 	case parsed.Kind == state.KindCandidate:
 		c.checkGaveUp(p, kv)
 	}

@@ -106,6 +106,9 @@ func (c *checks) findLoss(p *process, s *etcdsession.Session, token int64) *keyL
 	shown, found := p.facts.shown[token]
 	for i := range c.losses {
 		t := &c.losses[i]
+		if t.by == bySilence {
+			continue // the process had no claims left
+		}
 		if t.lease == lease && (!any || t.at >= confirmed) || token != 0 && t.token == token && (!found || t.at >= shown) {
 			return t
 		}

@@ -11,6 +11,9 @@ import (
 // drawDelivery draws the delivery of a request of the process, and notifies the checks of its course.
 func (p *process) drawDelivery(request any) modeletcd.Delivery {
 	w, k := p.w, p.w.kindOf(request)
+	if k == requestProofRead && w.checks.completesRound(p) {
+		k = requestRoundRead
+	}
 	if k != requestWatchResponse {
 		if p.dead.Load() {
 			return modeletcd.Delivery{Lost: true}
@@ -31,6 +34,7 @@ func (p *process) drawDelivery(request any) modeletcd.Delivery {
 		w.checks.recordWatchOpen(p, d.Out+d.Back, d.Lost)
 	}
 	by := w.checks.recordSent(p, k, request)
+	w.checks.checkSilenceSent(p, k, request)
 	d.CarriedOut = func(answer any, err error) {
 		p.logExecuted(k, answer, err)
 		w.checks.checkExecuted(p, k, request, by, answer, err)
@@ -38,7 +42,10 @@ func (p *process) drawDelivery(request any) modeletcd.Delivery {
 		w.wakeChecks()
 	}
 	d.Answered = func(answer any, err error) {
-		w.checks.recordAnswer(p, k, answer, err)
+		w.checks.recordAnswer(p, k, request, answer, err)
+		if a, _ := answer.(*pb.TxnResponse); k == requestAccuseSilent && err == nil && a.Succeeded {
+			w.checks.recordSilenceAnswer(p, request)
+		}
 		w.faults.reachMoment(p, momentAnswered+faultMoment(k))
 		w.wakeChecks()
 	}

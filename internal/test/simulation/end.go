@@ -81,6 +81,9 @@ func (w *world) findDeviation() string {
 			return fmt.Sprintf("lease %x belongs to no session", l.ID)
 		}
 	}
+	if why := w.silenceDeviation(); why != "" {
+		return why
+	}
 	return w.shardDeviation(s)
 }
 

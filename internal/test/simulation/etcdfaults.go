@@ -13,6 +13,11 @@ func loseRequest(w *world, h *host) {
 		requestLeaveQueue, requestElectionChange, requestElectionChange, requestGuardedWrite, requestGuardedWrite,
 		requestAccuse, requestRemove, requestRefute, requestResign, requestPlan, requestPlan, requestReport,
 		requestReport)
+	w.loseRequestOf(h, k)
+}
+
+// loseRequestOf loses, delays, or leaves unanswered a request of a kind.
+func (w *world) loseRequestOf(h *host, k requestKind) {
 	r := schedule.Rule{Group: uint64(k), Skip: w.Rand.IntN(3)}
 	if !w.OneIn(3) {
 		r.Link, r.Skip = h.link, w.Rand.IntN(2)
@@ -62,11 +67,14 @@ func slowThenCut(w *world, h *host) {
 
 // silenceWatch lets a watch deliver nothing any more without any error; or the next one, after it was opened.
 func silenceWatch(w *world, h *host) {
-	p := h.process
-	if p == nil {
-		return
+	if h.process != nil {
+		silenceWatchOf(w, h, w.OneIn(2))
 	}
-	next := w.OneIn(2)
+}
+
+// silenceWatchOf lets the watch of a host's process deliver nothing any more, or with next the next one.
+func silenceWatchOf(w *world, h *host, next bool) {
+	p := h.process
 	w.noteFault(h, "its watch is silent (the next one: %t)", next)
 	w.checks.recordBlindWatch(p, next)
 	p.conn.SilenceWatches(next)

@@ -103,10 +103,11 @@ func (c *checks) recordLostWatcher(p *process) {
 	defer c.mu.Unlock()
 	within = max(within, etcdsession.Slowdown*p.facts.round) // a session gives a slow round more time
 	c.w.Counts.Count(Suspected)
+	p.facts.lostWatcher = c.w.Now()
 	if h := p.host; h.resumedAt >= 0 && c.w.Now()-h.resumedAt < c.w.ttl {
 		return // by its own clocks the last round took as long as it stood still
 	}
-	d := lostWatch{s: s, at: c.w.Now(), by: c.w.Now() + longestTrueTime(within)}
+	d := lostWatch{s: s, at: c.w.Now(), by: c.w.Now() + c.w.longestTrueTime(within)}
 	p.facts.lost = append(p.facts.lost, d)
 	c.w.After(d.by-d.at, func() {}) // its claims are checked at that time
 }
@@ -160,14 +161,15 @@ func (c *checks) recordCrash(p *process) {
 	}
 	for _, s := range p.node.watchers {
 		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.link.Distance+2*maxHop
-		if began-s.opened < minStreamAge || session == nil || !watcher.mayRemove(p, session, began) {
+		if !s.proved || s.goodbye || began-s.opened < minStreamAge || session == nil ||
+			!watcher.mayRemove(p, session, began) {
 			continue
 		}
 		within := dialTime + 2*trip + suspicion.GracePeriod(suspicion.DefaultGracePeriod, trip, m)
 		w.After(within, func() {
 			// If the watcher was hindered meanwhile, the check does not apply. Nor does it if another process
 			// started at the address, which has time to take it over itself.
-			swift := w.faults.slow == 0 && w.faults.slowUntil < began
+			swift := w.faults.slow == 0 && max(w.faults.slowUntil, w.faults.cutUntil, p.host.resumedAt) < began
 			if p.host.startCount == born && swift && watcher.mayRemove(p, session, began) {
 				c.checkNoticed(p, watcher, incarnation, began)
 			}

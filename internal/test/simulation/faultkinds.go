@@ -103,6 +103,17 @@ func allFaults() []faultKind {
 		}),
 		kind(6, "candidacy denied", denyCandidates),
 		kind(3, "outside candidate", addOutsider),
+		kind(2, "outside candidate while all candidacies are denied", func(w *world, h *host) {
+			d := w.Between(w.ttl, 2*w.ttl)
+			for _, x := range w.hosts {
+				x.denyCandidacy(d)
+			}
+			w.After(w.Between(0, d), func() {
+				if !w.IsHealed() {
+					addOutsider(w, h)
+				}
+			})
+		}),
 		kind(2, "outside candidate while the watch is frozen", func(w *world, h *host) {
 			h.link.FreezeWatch(w.Between(0, w.ttl))
 			addOutsider(w, h)

@@ -12,6 +12,9 @@ type faultState struct {
 	slow time.Duration // extra delay of ways between nodes, at most; guarded by w.Mu
 	// slowUntil is the time until which there last was such a delay; guarded by w.Mu.
 	slowUntil time.Duration
+	cutUntil  time.Duration // the time until which there last was a cut between nodes; guarded by w.Mu
+	// waitingLanes have messages that wait for a host or for the network between two; guarded by w.Mu.
+	waitingLanes []*lane
 
 	mu      sync.Mutex
 	waiting []faultTrigger
@@ -24,6 +27,8 @@ type faultTrigger struct {
 	skip   int   // matching moments to spare before it
 	after  time.Duration
 	begin  func()
+	// beginAt, if set, is called in place of begin with the process that reached the moment.
+	beginAt func(p *process)
 }
 
 // faultMoment is a moment at which faults are interesting: when a request of a kind is sent, executed or answered,
@@ -64,6 +69,9 @@ func (f *faultState) reachMoment(p *process, m faultMoment) {
 		}
 		found := *t
 		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+		if found.beginAt != nil {
+			found.begin = func() { found.beginAt(p) }
+		}
 		f.w.After(found.after, found.begin)
 		i--
 	}

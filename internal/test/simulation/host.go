@@ -30,7 +30,9 @@ type host struct {
 	apart     time.Duration  // the last instant at which it was hindered other than by standing still
 	lagged    time.Duration  // the last instant at which it was hindered or stood still
 	refused   time.Duration  // the last instant at which it refused a connection; -1 if never
+	reachable time.Duration  // the last instant at which others could reach it again; -1 if never
 	resumedAt time.Duration  // when it last continued after standing still; -1 if never
+	stood     standstills
 	allowed   time.Duration  // when etcd last ended a denial of its candidacy
 	cut       map[*host]bool // hosts that it does not reach, although they reach it
 }
@@ -46,18 +48,27 @@ type roles struct {
 	asked    bool // its user has an OnAcquire function
 	// electionOnly makes them candidates and nothing else, as package leaderelection does. They have no server.
 	electionOnly bool
+	// old processes are of a version that knows nothing of accusations of silence.
+	old bool
 }
 
 func newHost(w *world, address string) *host {
-	h := &host{w: w, address: address, link: w.NewLink(address), apart: -1, lagged: -1, refused: -1, resumedAt: -1,
-		cut: map[*host]bool{}}
+	h := &host{w: w, address: address, link: w.NewLink(address), apart: -1, lagged: -1, refused: -1, reachable: -1,
+		resumedAt: -1, cut: map[*host]bool{}}
 	h.link.Denies = w.concernsCandidate
-	h.clocks.Store(&clocks{rate: w.Rand.Int64N(2*maxDrift+1) - maxDrift, frozen: -1, suspended: -1})
+	h.clocks.Store(&clocks{rate: w.drawRate(), frozen: -1, suspended: -1})
 	return h
 }
 
-// maxDrift is the largest drift of a clock in parts per million.
-const maxDrift = 3000
+// drawRate draws the rate of a host's clocks. Very fast and very slow clocks are frequent where there are any.
+func (w *world) drawRate() int64 {
+	most := int64(w.drift)
+	rate := w.Rand.Int64N(2*most+1) - most
+	if most == largestDrift && w.OneIn(2) {
+		rate = schedule.Pick(w.Rand, -most, most)
+	}
+	return rate
+}
 
 // clocks relates a host's clocks to the true time. It is immutable.
 type clocks struct {
@@ -81,11 +92,6 @@ func (h *host) now() deadline.Instant {
 	}
 	return deadline.Instant{Mono: int64(mono) + int64(mono)*c.rate/1e6 + 1,
 		Wall: h.w.Began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
-}
-
-// longestTrueTime returns the longest true time that a clock can take to show d, plus a millisecond.
-func longestTrueTime(d time.Duration) time.Duration {
-	return d + d*maxDrift/1e6 + time.Millisecond
 }
 
 // pauseProcess stops the process.
@@ -125,6 +131,7 @@ func (h *host) beginStandstill() {
 		return
 	}
 	c.frozen = h.w.Now()
+	h.w.alter(func() { h.stood.times, h.stood.since, h.stood.now = h.stood.times+1, c.frozen, true })
 	h.clocks.Store(&c)
 	h.resumed = make(chan struct{})
 	h.link.Change(func(s *schedule.LinkState) { s.Stopped = true })
@@ -135,13 +142,17 @@ func (h *host) endStandstill() {
 		return
 	}
 	h.resumedAt = h.w.Now()
-	h.w.alter(func() { h.lagged = max(h.lagged, h.resumedAt) })
+	h.w.alter(func() {
+		h.lagged = max(h.lagged, h.resumedAt)
+		h.stood = standstills{total: h.standstills().total, times: h.stood.times}
+	})
 	h.w.checks.checkClaims(h.w) // check its claims at this instant, before it learns anything new
 	c := *h.clocks.Load()
 	c.frozen = -1
 	h.clocks.Store(&c)
 	close(h.resumed)
 	h.resumed = nil
+	h.w.resendMessages()
 	h.link.Change(func(s *schedule.LinkState) { s.Stopped = false })
 }
 

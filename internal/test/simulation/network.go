@@ -17,6 +17,7 @@ type nodeNetwork struct {
 	p           *process
 	watcherLost wait.Signal
 	closed      bool           // it does not listen any more
+	served      uint64         // number of streams from others so far
 	watchers    []*watchStream // open streams from others
 	watching    []*watchStream // its own open streams
 }
@@ -33,86 +34,6 @@ var (
 	errWatchBroken = errors.New("the watch broke")
 	errSilence     = errors.New("no answer")
 )
-
-// watchStream is a watch. It stays open while both processes live and the network between them does not break it.
-type watchStream struct {
-	from, to *process
-	opened   time.Duration
-	heard    uint64        // heartbeats
-	over     bool          // it carries nothing any more
-	ended    chan struct{} // closed when the watcher learns of the end
-	err      error         // nil after a goodbye; read after ended
-}
-
-// Instance implements crash.Watch.
-func (s *watchStream) Instance() string { return s.to.id }
-
-// Heartbeats implements crash.Watch.
-func (s *watchStream) Heartbeats() bool { return true }
-
-// Heard implements crash.Watch. Heartbeats since the last call count as heard if they could arrive, or if the
-// watcher itself stands still.
-func (s *watchStream) Heard() uint64 {
-	w := s.from.w
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	here, there := s.from.host, s.to.host
-	if here.standsStill() || !s.over && !s.to.dead.Load() && here.reaches(there) && there.reaches(here) {
-		s.heard = uint64((w.Now() - s.opened) / heartbeat.SendEvery)
-	}
-	return s.heard
-}
-
-// Wait implements crash.Watch.
-func (s *watchStream) Wait(ctx context.Context) error {
-	select {
-	case <-s.ended:
-		return s.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Close implements crash.Watch.
-func (s *watchStream) Close(ctx context.Context) {
-	w := s.from.w
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	if !s.over {
-		s.endStream(ctx.Err() == nil, false, true)
-	}
-}
-
-// endStream ends a stream. After a goodbye neither side suspects a crash. Otherwise the watched process learns that
-// it lost a watcher, and the watcher that the stream broke. A watcher that ended the stream itself is not
-// notified. The caller holds w.Mu.
-func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
-	if s.over {
-		return
-	}
-	s.over = true
-	s.to.node.watchers = removeValue(s.to.node.watchers, s)
-	s.from.node.watching = removeValue(s.from.node.watching, s)
-	w := s.from.w
-	notice := w.Between(minNotice, maxNotice) + w.Between(0, w.faults.slow)
-	if silently {
-		notice = w.Between(minSilence, maxSilence)
-	}
-	if !byWatcher {
-		s.from.deliverAfter(notice, func() {
-			if !goodbye {
-				s.err = errWatchBroken
-			}
-			close(s.ended)
-		})
-	}
-	if !goodbye {
-		s.to.deliverAfter(notice, func() {
-			s.to.node.watcherLost.Send()
-			w.checks.recordLostWatcher(s.to)
-		})
-	}
-}
 
 // deliverAfter calls do at a process after d if the process lives then. If it stands still, do is called when it
 // continues. The caller holds w.Mu.
@@ -137,77 +58,78 @@ func (p *process) deliverAfter(d time.Duration, do func()) {
 
 // reaches reports whether a message of one host arrives at a host that could answer it.
 func (h *host) reaches(there *host) bool {
-	return !h.silent && !there.silent && !there.standsStill() && !h.cut[there] && !there.cut[h]
+	return !there.standsStill() && h.sends(there) && there.sends(h)
 }
 
-// dialProcess calls answered, after the delays of the network, with the process that listens at an address, or with
-// nil if none does. If the address gives no answer, answered is never called.
-func (n *nodeNetwork) dialProcess(address string, answered func(there *process)) {
+// sends reports whether the network carries messages of one host to another. The answers may be lost.
+func (h *host) sends(there *host) bool { return !h.silent && !there.silent && !h.cut[there] }
+
+// drawHop draws the duration of a way from one host to another.
+func (h *host) drawHop(there *host) time.Duration {
+	return h.w.Between(minHop, maxHop) + h.w.Between(0, h.w.faults.slow) + h.drawLag() + there.drawLag()
+}
+
+// dialProcess calls accepted, after the delays of the network, when the process that listens at an address gets the
+// connection, or refused when the caller learns that none listens. If the address gives no answer, it calls neither.
+func (n *nodeNetwork) dialProcess(address string, accepted func(there *process), refused func()) {
 	p, there := n.p, n.p.w.hostAt(address)
-	hop := p.w.Between(minHop, maxHop) + p.w.Between(0, p.w.faults.slow) + p.host.drawLag() + there.drawLag()
-	p.w.After(hop, func() {
+	p.w.After(p.host.drawHop(there), func() {
 		target := there.process
 		switch {
 		case !p.host.reaches(there):
 		case there.refuses || target == nil || target.node.closed:
 			p.w.alter(func() { there.refused = p.w.Now() })
-			p.deliverAfter(p.w.Between(minNotice, maxNotice), func() { answered(nil) })
+			p.deliverAfter(p.w.Between(minNotice, maxNotice), refused)
 		default:
-			p.deliverAfter(p.w.Between(minNotice, maxNotice), func() { answered(target) })
+			accepted(target)
 		}
 	})
-}
-
-// dialAndUse is dialProcess for callers that wait for the answer.
-func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use func(there *process) T) (none T,
-	err error) {
-	answers := make(chan *T, 1)
-	n.p.w.Mu.Lock()
-	n.dialProcess(address, func(there *process) {
-		if there == nil {
-			answers <- nil
-			return
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		got := use(there)
-		answers <- &got
-	})
-	n.p.w.Mu.Unlock()
-	select {
-	case got := <-answers:
-		if got == nil {
-			return none, crash.ErrRefused
-		}
-		return *got, nil
-	case <-ctx.Done():
-		return none, errSilence
-	}
 }
 
 // Watch implements crash.Dialer.
-func (n *nodeNetwork) Watch(ctx context.Context, address string) (crash.Watch, error) {
-	s, err := dialAndUse(n, ctx, address, func(there *process) *watchStream {
-		s := &watchStream{from: n.p, to: there, opened: n.p.w.Now(), ended: make(chan struct{})}
-		if there.dead.Load() || there.node.closed {
-			s.over, s.err = true, errWatchBroken
-			close(s.ended)
-			return s
+func (n *nodeNetwork) Watch(ctx context.Context, address string, heard func(heartbeat.Beat) bool) (crash.Watch, error) {
+	w, answers := n.p.w, make(chan *watchStream, 1)
+	var s *watchStream // guarded by w.Mu
+	w.Mu.Lock()
+	n.dialProcess(address, func(there *process) {
+		if ctx.Err() == nil {
+			s = n.openStream(there, heard, func() { answers <- s })
 		}
-		there.node.watchers = append(there.node.watchers, s)
-		n.watching = append(n.watching, s)
-		return s
-	})
-	if err != nil {
-		return nil, err
+	}, func() { answers <- nil })
+	w.Mu.Unlock()
+	select {
+	case s := <-answers:
+		if s == nil {
+			return nil, crash.ErrRefused
+		}
+		return s, nil
+	case <-ctx.Done():
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		if s != nil { // the answer is late, and the watched process learns that the watcher has given up
+			s.endStream(false, false, true)
+		}
+		return nil, errSilence
 	}
-	return s, nil
 }
 
 // identify returns the instance id of the process at an address.
 func (n *nodeNetwork) identify(ctx context.Context, address string) (string, error) {
-	return dialAndUse(n, ctx, address, func(there *process) string { return there.id })
+	answers := make(chan string, 1)
+	n.p.w.Mu.Lock()
+	n.dialProcess(address, func(there *process) {
+		n.p.deliverAfter(n.p.w.Between(minNotice, maxNotice), func() { answers <- there.id })
+	}, func() { answers <- "" })
+	n.p.w.Mu.Unlock()
+	select {
+	case id := <-answers:
+		if id == "" {
+			return "", crash.ErrRefused
+		}
+		return id, nil
+	case <-ctx.Done():
+		return "", errSilence
+	}
 }
 
 // closeStreams ends the streams, with or without a goodbye, and stops listening. The caller holds w.Mu.
@@ -232,7 +154,7 @@ func (n *nodeNetwork) breakStreams(withHost bool) {
 
 // watchesProcess reports whether a stream is open to the process that is at an address now.
 func (n *nodeNetwork) watchesProcess(there *process) bool {
-	return slices.ContainsFunc(n.watching, func(s *watchStream) bool { return s.to == there })
+	return slices.ContainsFunc(n.watching, func(s *watchStream) bool { return s.to == there && s.isOpen })
 }
 
 func removeValue[T comparable](s []T, v T) []T {

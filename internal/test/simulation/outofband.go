@@ -241,6 +241,9 @@ func (c *checks) recordTainted(incarnation int64) {
 	c.taints = append(c.taints, incarnation)
 }
 
+// isTainted reports whether a member's record was altered out of band.
+func (c *checks) isTainted(incarnation int64) bool { return slices.Contains(c.taints, incarnation) }
+
 func (c *checks) recordForged(f forgedReport) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/member"
@@ -45,7 +46,8 @@ type process struct {
 	shards     *consensusmanager.Shards // nil if it has none
 
 	client *clientv3.Client
-	node   *nodeNetwork // the network side
+	node   *nodeNetwork    // the network side
+	armer  heartbeat.Armer // nil if it arms no watchers
 
 	ctx           context.Context // ends when the process dies
 	cancel        context.CancelFunc
@@ -114,6 +116,7 @@ func (p *process) assembleNode() {
 		panic(err) // the configuration is valid
 	}
 	p.part, p.registered = nodePart{p, m}, m.Registration
+	p.assembleArmer(m)
 	p.election, p.shards = m.Consensus.Election(), m.Consensus.Shards()
 }
 
@@ -133,7 +136,7 @@ func (p *process) nodeConfig() member.Config {
 		Settings: consensusmanager.Settings{Observer: r.observer, Fallback: r.fallback, WorkTimeout: workTimeout,
 			Planning: w.planSettings(r.shards), DrainTimeout: w.ttl, OnRelease: p.user.release},
 		TTL: w.ttl, Record: state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
-		Detection: crash.Settings{Off: !w.crashDetection}.WithDefaults(), Dialer: p.node,
+		Detection: p.detection(), Dialer: p.node,
 		WatcherLost: p.node.watcherLost, Identify: p.node.identify}
 	if r.excluded {
 		c.Record.Labels = excluded
@@ -142,6 +145,15 @@ func (p *process) nodeConfig() member.Config {
 		c.OnAcquire = p.user.acquire
 	}
 	return c
+}
+
+// detection returns the settings of crash detection.
+func (p *process) detection() crash.Settings {
+	s := crash.Settings{Off: !p.w.crashDetection}
+	if !p.host.roles.old {
+		s = withSilence(s, p.w.silence)
+	}
+	return s.WithDefaults()
 }
 
 // excluded are the labels of members that get no shards.

@@ -40,6 +40,7 @@ func (w *world) pauseFor(h *host, d time.Duration) {
 	}
 	w.noteFault(h, "is paused for %v", d)
 	h.pauseProcess()
+	w.checks.expectRemoval(h)
 	w.EndAfter(d, func() {
 		w.noteFault(h, "continues")
 		h.resumeProcess()
@@ -47,12 +48,17 @@ func (w *world) pauseFor(h *host, d time.Duration) {
 }
 
 func suspendMachine(w *world, h *host) {
+	w.suspendFor(h, w.drawDuration(h))
+}
+
+// suspendFor suspends a machine for d.
+func (w *world) suspendFor(h *host, d time.Duration) {
 	if h.suspended || h.setBack {
 		return
 	}
-	d := w.drawDuration(h)
 	w.noteFault(h, "its machine is suspended for %v", d)
 	h.suspendMachine()
+	w.checks.expectRemoval(h)
 	w.EndAfter(d, func() {
 		w.noteFault(h, "its machine continues")
 		h.resumeMachine()
@@ -93,9 +99,10 @@ func loseHost(w *world, h *host) {
 		return
 	}
 	w.noteFault(h, "its host is lost")
+	w.checks.expectRemoval(h)
 	h.process.killProcess(true)
 	h.silent = true
-	w.EndAfter(w.drawDuration(h), func() { h.silent = false })
+	w.EndAfter(w.drawDuration(h), h.endSilence)
 	w.startAgain(h)
 }
 

@@ -30,8 +30,13 @@ const (
 	requestRemove
 	requestRefute // or withdraws own accusations
 	requestResign
-	requestPlan   // writes the shard map
-	requestReport // reports released shards
+	requestAccuseSilent   // accuses a member of silence
+	requestWithdrawSilent // withdraws that
+	requestRemoveSilent   // removes the member
+	requestRefuteAll      // refutes the accusations of both kinds
+	requestProofRead      // reads the own keys and the accusations against the member
+	requestPlan           // writes the shard map
+	requestReport         // reports released shards
 	requestWatch
 	requestProgress      // requests the progress of a watch
 	requestWatchResponse // a response of a watch
@@ -41,7 +46,8 @@ const (
 func (k requestKind) String() string {
 	return [...]string{"read", "comparison", "grant", "renewal", "read of own keys", "revocation", "measurement",
 		"registration", "record", "campaign", "look ahead", "leave", "change of own keys", "guarded write",
-		"accusation", "removal", "refutation", "request", "shard map", "report", "watch", "progress of a watch",
+		"accusation", "removal", "refutation", "request", "accusation of silence", "withdrawal", "removal for silence",
+		"refutation of all accusations", "read that proves", "shard map", "report", "watch", "progress of a watch",
 		"report of a watch"}[k]
 }
 
@@ -78,6 +84,9 @@ func (w *world) kindOf(request any) requestKind {
 }
 
 func (w *world) kindOfTxn(r *pb.TxnRequest) requestKind {
+	if k, ok := w.kindOfSilenceTxn(r); ok {
+		return k
+	}
 	k := requestRoundRead // it only reads
 	for _, op := range r.Success {
 		if op.GetRequestTxn() != nil {

@@ -23,11 +23,12 @@ func (w *world) drawSchedule() {
 	defer w.Mu.Unlock()
 	w.faults.w = w
 	w.ttl = schedule.Pick(w.Rand, 2*time.Second, 2*time.Second, 5*time.Second, 10*time.Second)
+	w.crashDetection = !w.OneIn(4)
+	w.drawSilence()
 	w.shards, w.window = schedule.Pick(w.Rand, 5, 7), schedule.Pick(w.Rand, 50*time.Millisecond, time.Second)
 	w.StartEtcd(schedule.Pick(w.Rand, 1, 1, 3))
 	w.checks = newChecks(w)
 	w.Etcd.Changed = w.checks.handleChange
-	w.crashDetection = !w.OneIn(4)
 	fallback, far := !w.OneIn(4), w.OneIn(3)
 	count, soleCandidates := 3+w.Rand.IntN(3), schedule.Pick(schedule.NewRand(w.Seed, "election only"), 0, 0, 0, 0, 1, 2)
 	for i := range count {
@@ -44,6 +45,7 @@ func (w *world) drawSchedule() {
 		if far {
 			h.link.Distance = w.drawDistance(h.roles.proxied)
 		}
+		h.roles.old = w.silence > 0 && w.OneIn(6)
 		w.hosts = append(w.hosts, h)
 		begin := w.Between(0, 50*time.Millisecond)
 		if w.OneIn(5) {
@@ -67,8 +69,8 @@ func (w *world) drawSchedule() {
 	}
 	w.After(end, w.healAndRecover)
 	w.Log.Addf("", "seed %d: %d hosts, the last %d for the election only, %d members of etcd, TTL %v, "+
-		"crash detection %t, fallback %t; all faults end at %v", w.Seed, len(w.hosts), soleCandidates, w.Members, w.ttl,
-		w.crashDetection, fallback, end)
+		"crash detection %t, silence %v, fallback %t; all faults end at %v", w.Seed, len(w.hosts), soleCandidates, w.Members,
+		w.ttl, w.crashDetection, w.silence, fallback, end)
 }
 
 // ensureStarted starts a process if none runs.
@@ -104,7 +106,7 @@ var clusterKeys = func() state.Keys {
 
 // planFault draws one fault and its start: at any instant, or at a moment of interest.
 func (w *world) planFault(end time.Duration) {
-	fault := schedule.Draw(w.Rand, allFaults())
+	fault := schedule.Draw(w.Rand, w.faultKinds())
 	h := schedule.Pick(w.Rand, w.hosts...)
 	toLeader := w.OneIn(2)
 	begin := func() {
@@ -140,6 +142,9 @@ func (w *world) planFault(end time.Duration) {
 func (w *world) drawMoment() faultMoment {
 	if w.OneIn(4) {
 		return momentTermBegan + faultMoment(w.Rand.IntN(2))
+	}
+	if w.silence > 0 && w.OneIn(2) {
+		return faultMoment(w.Rand.IntN(3))*faultMoment(requestKinds) + faultMoment(w.drawSilenceRequest())
 	}
 	k := schedule.Pick(w.Rand, requestRenew, requestRoundRead, requestCampaign, requestCampaign, requestQueueRead,
 		requestLeaveQueue, requestLeaveQueue, requestRegister, requestRegister,

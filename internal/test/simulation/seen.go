@@ -57,6 +57,17 @@ const (
 	MapTaken          = "shard maps changed out of band"
 	ReportTaken       = "reports changed out of band"
 	EarlyReported     = "registrations that report a lease revoked early by etcd"
+
+	BeatAcknowledged    = "heartbeats acknowledged"
+	ProofRead           = "reads that prove"
+	SilenceAccused      = "accusations of silence"
+	SilenceWithdrawn    = "accusations of silence withdrawn"
+	SilenceRefuted      = "accusations of silence refuted"
+	SilentDeadRemoved   = "members removed for silence: dead"
+	SilentLostRemoved   = "members removed for silence: alive, with another session"
+	SilentLivingRemoved = "members removed for silence: alive"
+	RemovalReported     = "removals for silence reported to members"
+	SilenceNoticed      = "silences noticed in time, by each unhindered watcher"
 )
 
 // originator is the originator of the loss of a living member's key or lease. Its text completes "exempt: leaders".
@@ -66,6 +77,7 @@ const (
 	byNobody    originator = ""
 	byOutOfBand originator = "whose key or lease was taken out of band"
 	byRemoval   originator = "that were removed on evidence"
+	bySilence   originator = "that were removed for silence"
 	// A deposed leader of etcd revokes all leases, or steps down before it has done so.
 	byEtcdEarly        originator = "whose lease etcd revoked early"
 	byEtcdPartly       originator = "whose lease etcd revoked early, but not all others'"
@@ -104,6 +116,20 @@ func requiredEvents() []string {
 		byEtcdEarly.keyless(), byEtcdPartly.keyless(), byOutsideCandidate.overlaps(), string(besideOutOfBand),
 		string(besideRemoval), string(besideMapChange)}
 	for _, k := range allFaults() {
+		events = append(events, k.Event())
+	}
+	if silenceBuilt {
+		events = append(events, silenceEvents()...)
+	}
+	return events
+}
+
+// silenceEvents returns the events that a complete run has if members accuse others of silence.
+func silenceEvents() []string {
+	events := []string{BeatAcknowledged, ProofRead, SilenceAccused, SilenceWithdrawn, SilenceRefuted, SilentDeadRemoved,
+		SilentLostRemoved,
+		SilentLivingRemoved, RemovalReported, SilenceNoticed}
+	for _, k := range silenceFaults() {
 		events = append(events, k.Event())
 	}
 	return events

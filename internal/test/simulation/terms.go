@@ -188,6 +188,8 @@ func (c *checks) checkExecuted(p *process, k requestKind, request any, by planni
 		c.checkAccusations(p, r)
 	case k == requestRemove && held:
 		c.checkRemovals(p, r)
+	case k >= requestAccuseSilent && k <= requestProofRead:
+		c.checkSilenceExecuted(p, k, r, a)
 	case k == requestReport && held:
 		c.w.Counts.Count(Reported)
 		_, value := c.w.findPut(r, state.KindReleased)
@@ -207,20 +209,32 @@ func (c *checks) checkExecuted(p *process, k requestKind, request any, by planni
 	}
 }
 
+// completesRound reports whether a read of a process completes a renewal round: the lease was renewed, and no read was
+// answered since.
+func (c *checks) completesRound(p *process) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.facts.renewed
+}
+
 // recordAnswer is called with every answer that its sender gets.
-func (c *checks) recordAnswer(p *process, k requestKind, answer any, err error) {
+func (c *checks) recordAnswer(p *process, k requestKind, request, answer any, err error) {
 	if err != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := &p.facts
+	if k == requestRenew {
+		known.renewed = true
+	}
 	if s := p.session(); k == requestRoundRead && s != nil {
 		began := known.roundBegan[int64(s.ID())]
 		all := true
-		for _, op := range answer.(*pb.TxnResponse).Responses {
-			kvs := op.GetResponseRange().GetKvs()
-			all = all && len(kvs) > 0
+		known.renewed = false
+		for i, op := range answer.(*pb.TxnResponse).Responses {
+			kvs, asked := op.GetResponseRange().GetKvs(), request.(*pb.TxnRequest).Success[i].GetRequestRange()
+			all = all && (len(kvs) > 0 || len(asked.GetRangeEnd()) > 0) // a range is one of accusations
 			for _, kv := range kvs {
 				known.shown[kv.CreateRevision] = began
 			}

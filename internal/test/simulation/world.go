@@ -21,6 +21,8 @@ type world struct {
 	shards         int           // number of shards
 	window         time.Duration // of the planner
 	crashDetection bool          // crash detection is on
+	silence        time.Duration // silence time-out of the members; 0 if they do not accuse others of silence
+	drift          time.Duration // largest drift of a clock, in parts per million
 
 	judging atomic.Bool // stopped clocks are read as if their process continued now
 	wake    wait.Signal // signals an event that the checks must examine

@@ -44,6 +44,12 @@ type Press struct {
 	Keys string
 }
 
+// Click clicks with the mouse on a place of a tab.
+type Click struct {
+	Tab  Tab
+	X, Y float64
+}
+
 // Picture is a PNG.
 type Picture struct{ PNG []byte }
 

@@ -129,6 +129,14 @@ func (b *Browser) Press(args protocol.Press, _ *protocol.None) error {
 	})
 }
 
+// Click clicks with the mouse.
+func (b *Browser) Click(args protocol.Click, _ *protocol.None) error {
+	return b.act(args.Tab, func(t *tab) error {
+		_, err := runAction(t, chromedp.MouseClickXY(args.X, args.Y))
+		return err
+	})
+}
+
 // Screenshot returns a picture of the visible part of a page.
 func (b *Browser) Screenshot(number protocol.Tab, reply *protocol.Picture) error {
 	return b.act(number, func(t *tab) error {
