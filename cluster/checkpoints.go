@@ -7,9 +7,10 @@ import (
 )
 
 // Checkpoints implements processor.Checkpoint and processor.Manager: it stores the positions of the cluster's
-// processors in etcd, as processor.Etcd does. All methods are safe for concurrent use. They block until etcd has
-// answered, Config.RequestTimeout has passed, or ctx ends. Their error is ErrNotStarted until Start has returned,
-// and ErrStopped after Stop.
+// processors in etcd, as processor.Etcd does. Requests of operators are recorded in the event log, as those of
+// Events.RecordRequests. All methods are safe for concurrent use. They block until etcd has answered,
+// Config.RequestTimeout has passed, or ctx ends. Their error is ErrNotStarted until Start has returned, and ErrStopped
+// after Stop.
 type Checkpoints struct{ c *Cluster }
 
 // Checkpoints returns the checkpoints of the cluster's processors. It is never nil.
@@ -77,17 +78,17 @@ func (k *Checkpoints) Look(ctx context.Context, name string) (processor.Standing
 
 // RequestPause implements processor.Manager.
 func (k *Checkpoints) RequestPause(ctx context.Context, name string, r processor.PauseRequest) error {
-	return k.change(func(e *processor.Etcd) error { return e.RequestPause(ctx, name, r) })
+	return k.change(func(m processor.Manager) error { return m.RequestPause(ctx, name, r) })
 }
 
 // Rewind implements processor.Manager.
 func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Position) error {
-	return k.change(func(e *processor.Etcd) error { return e.Rewind(ctx, name, to) })
+	return k.change(func(m processor.Manager) error { return m.Rewind(ctx, name, to) })
 }
 
 // Unfence implements processor.Manager.
 func (k *Checkpoints) Unfence(ctx context.Context, name string) error {
-	return k.change(func(e *processor.Etcd) error { return e.Unfence(ctx, name) })
+	return k.change(func(m processor.Manager) error { return m.Unfence(ctx, name) })
 }
 
 // Parked implements processor.Manager.
@@ -101,18 +102,19 @@ func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Park
 
 // RequestRetry implements processor.Manager.
 func (k *Checkpoints) RequestRetry(ctx context.Context, name string, at processor.Position) error {
-	return k.change(func(e *processor.Etcd) error { return e.RequestRetry(ctx, name, at) })
+	return k.change(func(m processor.Manager) error { return m.RequestRetry(ctx, name, at) })
 }
 
 // Forget implements processor.Manager.
 func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Position) error {
-	return k.change(func(e *processor.Etcd) error { return e.Forget(ctx, name, at) })
+	return k.change(func(m processor.Manager) error { return m.Forget(ctx, name, at) })
 }
 
-func (k *Checkpoints) change(do func(e *processor.Etcd) error) error {
+// change makes an operator's request, which is recorded in the event log.
+func (k *Checkpoints) change(do func(m processor.Manager) error) error {
 	p, err := k.c.runningParts()
 	if err != nil {
 		return err
 	}
-	return do(p.work.checkpoints)
+	return do(processor.RecordRequests(p.work.checkpoints, k.c.events.reportRequest))
 }

@@ -196,6 +196,7 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 		return nil, err
 	}
 	c.view.Store(p.Mirror)
+	c.node.SetArmer(p.Detector)
 	if p.work, err = c.newExclusiveWork(process, p.Mirror, p.Keeper); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{Labels: map[string]string{"notes": strings.Repeat("x", MaxLabels)}}, ErrBadConfig},
 		{Config{Username: "u"}, ErrBadConfig},
 		{Config{Password: "p"}, ErrBadConfig},
+		{Config{CrashDetection: CrashDetection{SilenceTimeout: time.Millisecond}}, ErrBadConfig},
+		{Config{CrashDetection: CrashDetection{SilenceTimeout: 10 * time.Second}}, ErrBadConfig},
 	} {
 		err := tc.cfg.Validate()
 		require.ErrorIs(t, err, tc.want, "%+v", tc.cfg)
@@ -40,6 +43,11 @@ func TestConfigIsChecked(t *testing.T) {
 	for _, good := range []string{"a:1", "a:1, b:2", "http://a:1", "https://a:1/,b:2", "[::1]:2379"} {
 		require.NoError(t, Config{EtcdAddress: good}.Validate(), good)
 	}
+	require.NoError(t, Config{CrashDetection: CrashDetection{SilenceTimeout: 9 * time.Second}}.Validate(), "below the TTL")
+	asLong := CrashDetection{SilenceTimeout: 3 * time.Second}
+	require.EqualError(t, Config{LeaderElectionTTL: 3, CrashDetection: asLong}.Validate(),
+		"bad configuration: CrashDetection.SilenceTimeout is 3s, and the lease runs out as soon: give less than "+
+			"LeaderElectionTTL (3s), or 0")
 	require.EqualError(t, Config{LeaderElectionTTL: 2000000000}.Validate(),
 		"bad LeaderElectionTTL: 2000000000 s: give a number of seconds from 1 to 86400; 10 is a good one")
 	_, err := NewClusterWithNode(Config{}, nil)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
 // CrashDetection configures how the death of another node's process is detected before its lease has run out.
@@ -30,6 +31,12 @@ type CrashDetection struct {
 	// Rest is the time for which a member that refuted an accusation is not accused again, and only its lease can
 	// end its membership. It doubles with each refutation in a row, up to 60 times this value. Default 1 s.
 	Rest time.Duration
+	// SilenceTimeout is the time within which another node replaces this one if its process stands still, or its host is
+	// lost or cut off, although its lease runs on. The watchers of this node then acknowledge its heartbeats. This node
+	// claims nothing while it has neither those nor a recent read of etcd: leads, owns, holds. At least 1 s, and less than
+	// LeaderElectionTTL. Each node gives its own to its watchers, and nodes of versions before know none of this. 0, the
+	// default, leaves this node to its lease.
+	SilenceTimeout time.Duration
 }
 
 // settings returns the detector's settings, with defaults filled in.
@@ -46,6 +53,11 @@ func (d CrashDetection) validate(ttl time.Duration) error {
 		return fmt.Errorf("%w: CrashDetection.GracePeriod is %v: give at most a third of LeaderElectionTTL (%v), or a "+
 			"lease runs out sooner",
 			ErrBadConfig, s.GracePeriod, ttl)
+	}
+	if s.SilenceTimeout >= ttl {
+		return fmt.Errorf("%w: CrashDetection.SilenceTimeout is %v, and the lease runs out as soon: give less than "+
+			"LeaderElectionTTL (%v), or 0",
+			ErrBadConfig, s.SilenceTimeout, ttl)
 	}
 	return nil
 }
@@ -73,6 +85,10 @@ type CrashStats struct {
 	Accusations int64 `json:"accusations"`
 	Removals    int64 `json:"removals"`
 	Refuted     int64 `json:"refuted"`
+	// SilenceAccusations and SilenceRemovals count those of them for silence. See
+	// CrashDetection.SilenceTimeout.
+	SilenceAccusations int64 `json:"silence_accusations"`
+	SilenceRemovals    int64 `json:"silence_removals"`
 	// Refutations counts refutations by this node of accusations against itself. WatchersLost counts the watchers
 	// it lost.
 	Refutations  int64 `json:"refutations"`
@@ -82,4 +98,35 @@ type CrashStats struct {
 	// LastGracePeriod is the time that the member last removed by this node had to refute; 0 if it has removed
 	// none.
 	LastGracePeriod time.Duration `json:"last_grace_period_ns"`
+}
+
+// Proof is the reason why no other node can have removed a node for its silence by now. See
+// CrashDetection.SilenceTimeout.
+type Proof string
+
+// The proofs.
+const (
+	// ProofNone means that no watcher may accuse the node of silence. Its lease decides alone.
+	ProofNone Proof = ""
+	// ProofAcknowledged means that each armed watcher has acknowledged a heartbeat recently.
+	ProofAcknowledged Proof = "acknowledged"
+	// ProofRead means that acknowledgements are missing, but that a recent read of etcd has found the node's keys and no
+	// accusation. The node sends such reads a few times a second.
+	ProofRead Proof = "read"
+	// ProofLapsed means that there is no proof. The node claims nothing until a read is answered.
+	ProofLapsed Proof = "lapsed"
+)
+
+// proofOf returns the number of watchers that s has armed, and its proof.
+func proofOf(s *etcdsession.Session) (armed int, proof Proof) {
+	p, now := s.ProofsNow()
+	switch {
+	case p.Armed() == 0:
+		return 0, ProofNone
+	case p.Lapsed():
+		return p.Armed(), ProofLapsed
+	case p.AcknowledgedByAll(now):
+		return p.Armed(), ProofAcknowledged
+	}
+	return p.Armed(), ProofRead
 }

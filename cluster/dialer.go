@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/peer"
 )
 
@@ -18,8 +19,8 @@ type watchDialer struct {
 }
 
 // Watch implements crash.Dialer.
-func (d watchDialer) Watch(ctx context.Context, address string) (crash.Watch, error) {
-	w, err := d.node.OpenWatch(ctx, address, d.opts...)
+func (d watchDialer) Watch(ctx context.Context, address string, heard func(heartbeat.Beat) bool) (crash.Watch, error) {
+	w, err := d.node.OpenWatch(ctx, address, heard, d.opts...)
 	switch {
 	case errors.Is(err, peer.ErrRefused):
 		return nil, fmt.Errorf("%w: %w", crash.ErrRefused, err)

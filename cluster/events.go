@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
 	"github.com/goverse/goverse/internal/state"
@@ -19,7 +20,7 @@ type EventLog struct {
 	// Off stops this node from recording events. It can still read those recorded by others.
 	Off bool
 	// Max limits the number of events kept in etcd. Default 1000, of about 200 bytes each. Half of them may be events
-	// that programs recorded, with up to 1 KiB of data each.
+	// that programs recorded, with up to 1 KiB of data each, and a fifth requests of operators.
 	Max int
 	// MaxAge limits the age of the events kept. Default 7 days.
 	MaxAge time.Duration
@@ -81,8 +82,9 @@ func (e *Events) Recent() []event.Event {
 // it may be.
 //
 // A node records 60 events at once, and then one each second; calls beyond that return ErrEventRate. The log keeps as
-// many events of programs as half of EventLog.Max, and up to a tenth more for a while, so they never displace the other
-// half, which is Goverse's own. The other errors are ErrBadEvent, ErrEventLogOff, ErrNotStarted and ErrStopped.
+// many events of programs as half of EventLog.Max, and up to a tenth more for a while, so they never displace the
+// other half: Goverse's own, and the requests of operators. The other errors are ErrBadEvent, ErrEventLogOff,
+// ErrNotStarted and ErrStopped.
 func (e *Events) Record(ctx context.Context, typ event.Type, data any) error {
 	p, err := e.c.runningParts()
 	if err != nil {
@@ -95,6 +97,23 @@ func (e *Events) Record(ctx context.Context, typ event.Type, data any) error {
 		return ErrStopped
 	}
 	return err
+}
+
+// RecordRequests returns m, with the requests of operators that it stores recorded in the log, with this node's address
+// and processor.WithOperator's operator. It is for checkpoints outside etcd; Cluster.Checkpoints and package httpapi
+// record by themselves. A request is neither delayed by that nor does it fail: it is recorded afterwards, in the
+// background, while the node runs. A node records 60 requests at once, and then one each second.
+func (e *Events) RecordRequests(m processor.Manager) processor.Manager {
+	if _, records := m.(*Checkpoints); records {
+		return m
+	}
+	return processor.RecordRequests(m, e.reportRequest)
+}
+
+func (e *Events) reportRequest(request event.Event) {
+	if p, err := e.c.runningParts(); err == nil {
+		p.events.ReportCommand(request)
+	}
 }
 
 // List reads the log, oldest first; more reports whether q.Limit has left out older events. It blocks for one request

@@ -60,6 +60,10 @@ type Status struct {
 	Rebuilds     int64 `json:"rebuilds"` // reads of the whole cluster after a lost or lagging watch
 	// Watchers is the number of other nodes that would notice the death of this process.
 	Watchers int `json:"watchers"`
+	// ArmedWatchers is the number of nodes that may accuse this one of silence. Proof is the reason why none of them can
+	// have removed it for that.
+	ArmedWatchers int   `json:"armed_watchers"`
+	Proof         Proof `json:"proof"`
 	// SilentNodes is the number of registered nodes that do not answer their watchers, according to these.
 	// LeaderSilent is the time for which the leader has not answered, 0 if it does. See MemberRow.
 	SilentNodes  int           `json:"silent_nodes"`
@@ -119,6 +123,7 @@ func (c *Cluster) Status() Status {
 	}
 	if s != nil {
 		st.SessionValid, st.SessionTTL, st.Deadline = valid && s.Valid(), s.TTL(), s.Deadline()
+		st.ArmedWatchers, st.Proof = proofOf(s)
 		if own, _ := snap.CandidateOn(int64(s.ID())); own != nil && st.SessionValid {
 			st.State = StateCandidate
 		}

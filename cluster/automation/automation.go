@@ -31,9 +31,10 @@ func New[I any](cfg Config[I]) (*Automation[I], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	leaderOnly := cfg.LeaderLock != nil
 	cfg = cfg.withDefaults()
 	a := &Automation[I]{cfg: cfg, log: cfg.Logger.With("automation", cfg.Name)}
-	a.report.initStatus(cfg.Name, cfg.Concurrency)
+	a.report.initStatus(cfg.Name, cfg.Concurrency, leaderOnly)
 	return a, nil
 }
 
@@ -59,16 +60,15 @@ func (a *Automation[I]) Run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, processor.ErrNoLock):
 			return fmt.Errorf("automation %q: %w", a.cfg.Name, err)
-		case !led && err != nil:
+		case led || err == nil:
+			failures = 0
+		default:
 			a.report.recordFailure(err)
-			if failures == 0 {
+			if failures++; failures == 1 {
 				a.log.Warn("could not get the leader lock, retrying", "error", logtext.OneLine(err))
 			}
 		}
-		if failures++; led {
-			failures = 1
-		}
-		wait.For(ctx, a.cfg.Backoff.Delay(failures))
+		wait.For(ctx, a.cfg.Backoff.Delay(max(failures, 1)))
 	}
 	return nil
 }

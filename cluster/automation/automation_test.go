@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // source returns a list as one process sees it.
@@ -382,4 +383,24 @@ func (f forgetful) Next(ctx context.Context, _ string,
 	r := work(ctx, automation.Claim[int]{Item: page[0]})
 	f.begin(page[0].Key)(r.Outcome == automation.Done || r.Outcome == automation.Parked)
 	return true, nil
+}
+
+// Each time that the leader lock cannot be acquired is logged once.
+func TestLockThatFailsIsLogged(t *testing.T) {
+	t.Parallel()
+	var said logtest.Buffer
+	var attempts atomic.Int64
+	lock := processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error {
+		if n := attempts.Add(1); n == 4 || n == 8 {
+			leading, cancel := context.WithCancel(ctx)
+			cancel()
+			return fn(leading, n)
+		}
+		return errOops
+	})
+	_, end := run(t, automation.Config[int]{Name: "it", Source: newJobs(0).source(t, nil), LeaderLock: lock,
+		Execute: func(context.Context, automation.Item[int]) error { return nil }, Logger: said.Logger()})
+	eventually(t, func() bool { return attempts.Load() > 10 }, "it is tried on")
+	end()
+	require.Equal(t, 3, said.Count("could not get the leader lock"), said.String())
 }

@@ -42,9 +42,13 @@ func (c ListConfig[I]) Validate() error {
 	return nil
 }
 
-// maxFailing limits the failed items that a list remembers. Further items that fail are executed again whenever the
-// list comes to them.
-const maxFailing = 10_000
+// maxFailing limits the failed items that a list remembers, and maxDone those that were executed. Further items are
+// executed again whenever the list comes to them.
+const maxFailing, maxDone = 10_000, 10_000
+
+// errTooManyFailing is returned if a parked item cannot be remembered.
+var errTooManyFailing = fmt.Errorf("the item is not parked, because the list remembers %d failed items already; let "+
+	"OnPark take parked items off the list", maxFailing)
 
 // repeatPause is the pause before an item that was executed, and is still on the list, is executed again.
 const repeatPause = time.Second
@@ -62,7 +66,8 @@ func NewList[I any](cfg ListConfig[I]) (Source[I], error) {
 	if cfg.PageSize == 0 {
 		cfg.PageSize = 100
 	}
-	return &list[I]{cfg: cfg, running: map[string]bool{}, failing: map[string]failedItem{}}, nil
+	return &list[I]{cfg: cfg, running: map[string]bool{}, failing: map[string]knownItem{},
+		done: map[string]knownItem{}}, nil
 }
 
 // list is a Source. One call of Next at a time uses the fields above mu.
@@ -75,11 +80,12 @@ type list[I any] struct {
 
 	mu      sync.Mutex
 	running map[string]bool
-	failing map[string]failedItem
+	failing map[string]knownItem // failed and parked
+	done    map[string]knownItem // executed, and perhaps still listed
 }
 
-// failedItem records the failures of one item.
-type failedItem struct {
+// knownItem records the last attempt of one item.
+type knownItem struct {
 	attempts, failures int
 	due                time.Time
 	parked             bool
@@ -87,7 +93,8 @@ type failedItem struct {
 	pass               int   // in which it was listed last
 }
 
-// Next implements [Source]. It looks at each item of the list once at most.
+// Next implements [Source]. It goes through the list up to its end, and then once from the beginning, unless this call
+// began there.
 func (l *list[I]) Next(ctx context.Context, name string, work func(ctx context.Context, c Claim[I]) Result) (bool,
 	error) {
 	whole := l.after == "" && len(l.page) == 0 && !l.ended // this call began at the beginning
@@ -146,9 +153,11 @@ func checkPage[I any](after string, page []Item[I]) error {
 func (l *list[I]) endPass() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, f := range l.failing {
-		if f.pass != l.pass && !l.running[key] {
-			delete(l.failing, key)
+	for _, known := range []map[string]knownItem{l.failing, l.done} {
+		for key, item := range known {
+			if item.pass != l.pass && !l.running[key] {
+				delete(known, key)
+			}
 		}
 	}
 	l.after, l.ended = "", false
@@ -163,7 +172,7 @@ func (l *list[I]) claimItem(ctx context.Context, name string, item Item[I], work
 		return false, nil
 	}
 	result := Result{Outcome: Released}
-	defer func() { l.storeResult(item.Key, result) }()
+	defer func() { err = errors.Join(err, l.storeResult(item.Key, result)) }()
 	if l.cfg.Locks != nil {
 		held, free, lockErr := l.cfg.Locks.TryAcquire(ctx, name+"/"+item.Key)
 		if lockErr != nil || !free {
@@ -213,41 +222,61 @@ func releaseLock(ctx context.Context, held lock.Held) error {
 func (l *list[I]) reserveItem(item Item[I], now time.Time) (c Claim[I], ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, failed := l.failing[item.Key]
-	if failed {
+	for _, known := range []map[string]knownItem{l.failing, l.done} {
+		f, is := known[item.Key]
+		if !is {
+			continue
+		}
 		f.pass = l.pass
-		l.failing[item.Key] = f
+		known[item.Key] = f
+		if f.parked || now.Before(f.due) {
+			return c, false
+		}
 	}
-	if l.running[item.Key] || f.parked || now.Before(f.due) {
+	if l.running[item.Key] {
 		return c, false
 	}
+	f := l.failing[item.Key]
 	l.running[item.Key] = true
 	return Claim[I]{Item: item, Attempts: f.attempts, Failures: f.failures, LastError: f.err}, true
 }
 
 // storeResult ends the reservation of an item. An item that is done is remembered until it is no longer listed, so that
-// it is not executed all the time if it stays there.
-func (l *list[I]) storeResult(key string, r Result) {
+// it is not executed all the time if it stays there. storeResult returns an error if a parked item cannot be
+// remembered.
+func (l *list[I]) storeResult(key string, r Result) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.running, key)
-	f := failedItem{attempts: r.Attempts, failures: r.Failures, due: time.Now().Add(r.After), err: r.Err, pass: l.pass,
+	f := knownItem{attempts: r.Attempts, failures: r.Failures, due: time.Now().Add(r.After), err: r.Err, pass: l.pass,
 		parked: r.Outcome == Parked}
 	switch r.Outcome {
 	case Released:
-		return
+		return nil
 	case Done:
+		delete(l.failing, key)
 		f.due = time.Now().Add(repeatPause)
+		if _, known := l.done[key]; known || len(l.done) < maxDone {
+			l.done[key] = f
+		}
+		return nil
 	}
-	if _, known := l.failing[key]; known || len(l.failing) < maxFailing {
+	delete(l.done, key)
+	_, known := l.failing[key]
+	switch {
+	case known || len(l.failing) < maxFailing:
 		l.failing[key] = f
+	case f.parked:
+		return errTooManyFailing
 	}
+	return nil
 }
 
 func (l *list[I]) forgetFailures(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failing, key)
+	delete(l.done, key)
 }
 
 // Count implements [Counter]. It counts what this process knows.

@@ -5,16 +5,19 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/eventrate"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // Status describes an automation at one instant. Counters count in this process since New.
 type Status struct {
-	Name    string    `json:"name"`
-	Active  bool      `json:"active"` // this process executes items; with a LeaderLock, it leads
-	Token   int64     `json:"token"`  // of the last lead; 0 without a LeaderLock
-	Since   time.Time `json:"since"`  // when it became active last
-	Workers int       `json:"workers"`
-	Running int       `json:"running"` // items that are being executed here
+	Name   string `json:"name"`
+	Active bool   `json:"active"` // this process executes items; with a LeaderLock, it leads
+	// LeaderOnly reports whether there is a LeaderLock.
+	LeaderOnly bool      `json:"leader_only"`
+	Token      int64     `json:"token"` // of the last lead; 0 without a LeaderLock
+	Since      time.Time `json:"since"` // when it became active last
+	Workers    int       `json:"workers"`
+	Running    int       `json:"running"` // items that are being executed here
 	// Counts are those of the source when it was last asked, for all processes; -1 if unknown.
 	Counts
 	Done        int64     `json:"done"`
@@ -40,8 +43,8 @@ type statusReport struct {
 	rate eventrate.Rate
 }
 
-func (r *statusReport) initStatus(name string, workers int) {
-	r.s.Name, r.s.Workers, r.s.Counts = name, workers, unknownCounts
+func (r *statusReport) initStatus(name string, workers int, leaderOnly bool) {
+	r.s.Name, r.s.Workers, r.s.LeaderOnly, r.s.Counts = name, workers, leaderOnly, unknownCounts
 }
 
 // Status returns the current status. It does not block.
@@ -88,7 +91,7 @@ func (r *statusReport) recordResult(key string, result Result, now time.Time) {
 			s.GivenUp++
 		}
 		if result.Outcome == Failed || result.Outcome == Parked {
-			s.LastItem, s.LastError, s.LastErrorAt = key, shortText(result.Err), now
+			s.LastItem, s.LastError, s.LastErrorAt = key, logtext.Bound(result.Err.Error(), maxErrorShown), now
 		}
 	})
 }
@@ -96,15 +99,6 @@ func (r *statusReport) recordResult(key string, result Result, now time.Time) {
 func (r *statusReport) recordFailure(err error) {
 	r.changeStatus(func(s *Status) {
 		s.Failures++
-		s.LastItem, s.LastError, s.LastErrorAt = "", shortText(err), time.Now()
+		s.LastItem, s.LastError, s.LastErrorAt = "", logtext.Bound(err.Error(), maxErrorShown), time.Now()
 	})
-}
-
-// shortText returns the text of an error, cut to a bounded length.
-func shortText(err error) string {
-	text := err.Error()
-	if len(text) > maxErrorShown {
-		text = text[:maxErrorShown] + "..."
-	}
-	return text
 }

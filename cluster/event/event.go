@@ -1,24 +1,37 @@
 // Package event defines the events of a cluster's event log: what happened to the leader, the nodes and the
-// shards, when, and why. Package cluster records the events in etcd and delivers them. The command goversed
-// events and the HTTP path /cluster/events show them in the JSON of [Event]. The log lines of the nodes carry
-// the type of an event in the field "event". Programs record events of their own with Events.Record of package
-// cluster; their types begin with [ProgramPrefix].
+// shards, when, and why, and what operators requested of processors. Package cluster records the events in etcd and
+// delivers them. The command goversed events and the HTTP path /cluster/events show them in the JSON of [Event]. The
+// log lines of the nodes carry the type of an event in the field "event". Programs record events of their own with
+// Events.Record of package cluster; their types begin with [ProgramPrefix].
 //
 // # What is not promised
 //
 //   - Not every event of Goverse's own is recorded. Recording delays nothing: events that etcd refuses are lost, and
 //     so may be events from a long time in which no node reached etcd. Do not base decisions on events; use
 //     Cluster.Leader and the like for the current state. Events are for people and for looking back.
+//   - Operators' requests are recorded after they were carried out. That neither delays a request nor makes it fail,
+//     so a request may be missing, above all if the process that made it ends at once.
 //   - The log is no queue: the oldest events are deleted, read or not.
 //   - Times cannot be compared to the millisecond. Each is taken from the clock of the node that recorded the
 //     event. Revisions and tokens come from etcd and can be compared.
 package event
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
 )
+
+// Log is an event log: Events of package cluster or of package pgnode, which describe the methods.
+type Log interface {
+	// Recent returns the newest events that this process knows, oldest first. It does not block.
+	Recent() []Event
+	// List reads the log, oldest first; more reports whether q.Limit has left out older events.
+	List(ctx context.Context, q Query) (found []Event, more bool, err error)
+	// ForEach calls fn with every event recorded after seq, then with new ones, until ctx ends or fn returns an error.
+	ForEach(ctx context.Context, seq int64, fn func(Event) error) error
+}
 
 // Query selects the events that Events.List of package cluster returns. The zero value selects all.
 type Query struct {
@@ -62,16 +75,17 @@ const (
 	NodeLeft Type = "node_left"
 	// NodeLost means that Node's lease expired or was revoked. Node may return with another session.
 	NodeLost Type = "node_lost"
-	// NodeAccused means that Peer accuses Node's process of being gone. Reason is the evidence.
+	// NodeAccused means that Peer accuses Node's process of being gone. Reason is the evidence. Accusations of silence
+	// are not recorded.
 	NodeAccused Type = "node_accused"
 	// NodeRefuted means that Node is alive although Peer could not reach it.
 	NodeRefuted Type = "node_refuted"
-	// NodeRemoved means that Node was removed before its lease expired, because its process is gone. Peer
-	// accused it, and Reason is the evidence. Seconds is the time that Node had to refute the accusation: its
-	// grace period and the duration of the removal.
+	// NodeRemoved means that Node was removed before its lease expired, because its process is gone, or because it was
+	// silent. Peer accused it, and Reason is the evidence. Seconds is the time that Node had to refute the accusation:
+	// its grace period and the duration of the removal. It is 0 for a silent Node.
 	NodeRemoved Type = "node_removed"
 	// NodeSilent means that Node is registered but has not answered Peer, its watcher, for Seconds. Its process
-	// may stand still. Nothing follows from the event.
+	// may stand still. If Node has a silence time-out, it may soon be removed.
 	NodeSilent Type = "node_silent"
 	// NodeAnswering means that Node answers again after a silence of about Seconds.
 	NodeAnswering Type = "node_answering"
@@ -102,13 +116,28 @@ const (
 	// FormatChanged means that the cluster may use another format of its records and messages, ClusterFormat. Node is
 	// the member that decides it, because it runs the oldest release.
 	FormatChanged Type = "format_changed"
+	// ProcessorPaused means that the operator By has requested a pause of Processor, for Reason.
+	ProcessorPaused Type = "processor_paused"
+	// ProcessorResumed means that the operator By has ended the pause of Processor.
+	ProcessorResumed Type = "processor_resumed"
+	// ProcessorRewound means that the operator By has moved the checkpoint of Processor to Position; without one, to the
+	// beginning. From is the position that a read shortly before has shown.
+	ProcessorRewound Type = "processor_rewound"
+	// ProcessorRetried means that the operator By has requested that the event parked at Position be handled again. It
+	// does not say whether that has succeeded.
+	ProcessorRetried Type = "processor_retried"
+	// ProcessorDropped means that the operator By has removed the record of the event parked at Position.
+	ProcessorDropped Type = "processor_dropped"
+	// ProcessorUnfenced means that the operator By lets any token claim the checkpoint of Processor.
+	ProcessorUnfenced Type = "processor_unfenced"
 )
 
 // Types returns all types. Their order is that of events which occur at the same instant: causes come first.
 func Types() []Type {
 	return []Type{SessionLost, NodeSilent, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
 		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, NodeLeft,
-		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced, FormatChanged}
+		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced, FormatChanged, ProcessorPaused, ProcessorResumed,
+		ProcessorRewound, ProcessorRetried, ProcessorDropped, ProcessorUnfenced}
 }
 
 // Field is the name of the log field that holds an event's type.
@@ -128,15 +157,15 @@ type Event struct {
 	Type Type `json:"type"`
 	// Time is the time at which the recording node observed the event, by that node's clock.
 	Time time.Time `json:"time"`
-	// Node is the advertise address of the node that the event is about; for an event of a program, of the node that
-	// recorded it.
+	// Node is the advertise address of the node that the event is about; for an event of a program or an operator's
+	// request, of the node that recorded it.
 	Node string `json:"node,omitempty"`
 	// Token is the fencing token of the term that the event is about.
 	Token int64 `json:"token,omitempty"`
 	// Revision is etcd's revision in the view in which the recording node observed the event.
 	Revision int64 `json:"revision,omitempty"`
-	// Reason is the reason in the words of the log. For the end of a term it is one of leaderelection.Reason or
-	// [ReasonRemoved]; for a shard map it is [ReasonFirst] or empty.
+	// Reason is the reason in the words of the log. For the end of a term it is one of leaderelection.Reason,
+	// [ReasonRemoved] or [ReasonSilent]; for a shard map it is [ReasonFirst] or empty.
 	Reason string `json:"reason,omitempty"`
 	// Peer is the advertise address of another node that took part, such as the accuser.
 	Peer string `json:"peer,omitempty"`
@@ -147,15 +176,23 @@ type Event struct {
 	Moved      int   `json:"moved,omitempty"`
 	// ClusterFormat is set for FormatChanged only.
 	ClusterFormat int `json:"cluster_format,omitempty"`
+	// Processor, By, From and Position are set for operators' requests of processors only: the processor's name, the
+	// operator's name, and positions. Texts that are too long for the log end with "...".
+	Processor string `json:"processor,omitempty"`
+	By        string `json:"by,omitempty"`
+	From      string `json:"from,omitempty"`
+	Position  string `json:"position,omitempty"`
 	// Data is set for events of programs only: what the program recorded, as compact JSON.
 	Data json.RawMessage `json:"data,omitempty"`
-	// RecordedBy is the advertise address of the node that recorded the event.
+	// RecordedBy is the advertise address of the node that recorded the event; "" if no node did, but goversed.
 	RecordedBy string `json:"recorded_by,omitempty"`
 }
 
 const (
 	// ReasonRemoved is the reason of a term that ended because its leader's process was found to be gone.
 	ReasonRemoved = "its process is gone"
+	// ReasonSilent is the reason of a term that ended because its leader was removed for its silence.
+	ReasonSilent = "it stands still or is cut off"
 	// ReasonFirst is the reason of the first shard map.
 	ReasonFirst = "the first map"
 )

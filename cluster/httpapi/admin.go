@@ -57,15 +57,23 @@ func (a *api) adminRoutes() []route {
 		return route{path: adminPrefix + path, method: http.MethodPost,
 			handle: func(w http.ResponseWriter, r *http.Request, name string) { admin.serveCall(w, r, name, call) }}
 	}
+	inCluster := func(path string, call func(s *adminCalls, ctx context.Context, r *adminRequest) (any, error)) route {
+		return post(path, func(s *adminCalls, ctx context.Context, r *adminRequest) (any, error) {
+			if s.c == nil {
+				return nil, errNoCluster
+			}
+			return call(s, ctx, r)
+		})
+	}
 	return []route{
 		post("check", (*adminCalls).checkCaller),
-		post("resign", (*adminCalls).resignLeader),
-		post("transfer", (*adminCalls).transferLeader),
-		post("drain", (*adminCalls).drainNode),
-		post("undrain", (*adminCalls).undrainNode),
-		post("elections/{name}/resign", (*adminCalls).resignElection),
-		post("elections/{name}/transfer", (*adminCalls).transferElection),
-		post("effects/{name}/resolve", (*adminCalls).resolveEffect),
+		inCluster("resign", (*adminCalls).resignLeader),
+		inCluster("transfer", (*adminCalls).transferLeader),
+		inCluster("drain", (*adminCalls).drainNode),
+		inCluster("undrain", (*adminCalls).undrainNode),
+		inCluster("elections/{name}/resign", (*adminCalls).resignElection),
+		inCluster("elections/{name}/transfer", (*adminCalls).transferElection),
+		inCluster("effects/{name}/resolve", (*adminCalls).resolveEffect),
 		post("processors/{name}/pause", (*adminCalls).pauseProcessor),
 		post("processors/{name}/resume", (*adminCalls).resumeProcessor),
 		post("processors/{name}/rewind", (*adminCalls).rewindProcessor),

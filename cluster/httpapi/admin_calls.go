@@ -40,7 +40,7 @@ func (s *adminCalls) checkCaller(_ context.Context, r *adminRequest) (any, error
 	if err := r.decodeBody(&struct{}{}); err != nil {
 		return nil, err
 	}
-	return Checked{NodeID: s.c.Node().AdvertiseAddress(), Caller: r.caller}, nil
+	return Checked{NodeID: s.nodeID, Caller: r.caller}, nil
 }
 
 func (s *adminCalls) resignLeader(ctx context.Context, r *adminRequest) (any, error) {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest"
 )
 
 // oneEvent is a source with one event, at position 1.
@@ -54,7 +56,7 @@ func TestManageAProcessor(t *testing.T) {
 	refuses(t, h, 404, "unknown", at+"retry", `{"position": "2"}`)
 	refuses(t, h, 400, "", at+"retry", `{}`)
 	refuses(t, h, 400, "", at+"rewind", `{}`)
-	require.Empty(t, does[ManagedProcessor](t, h, 200, at+"rewind", `{"to": ""}`).Position)
+	require.Empty(t, does[ManagedProcessor](t, h, 200, at+"rewind", `{"to": "", "reason": "again"}`).Position)
 	c.Eventually(func() bool { return p.Status().Parked == 2 }, "it handles the event again")
 	require.EqualValues(t, 0, does[ManagedProcessor](t, h, 200, at+"drop", `{"position": "1"}`).Parked)
 	does[ManagedProcessor](t, h, 200, at+"unfence", "{}")
@@ -66,9 +68,37 @@ func TestManageAProcessor(t *testing.T) {
 	require.Len(t, all.Processors, 1)
 	require.Equal(t, "views/a", all.Processors[0].Name)
 	require.False(t, all.Truncated)
+	requireRecorded(t, c)
+
 	parked := readPage[ParkedEvents](t, h, "/cluster/processors/views%2Fa/parked")
 	require.Equal(t, ParkedEvents{Processor: "views/a", Parked: []ParkedEvent{}}, parked)
 	require.Equal(t, 404, call(h, http.MethodGet, "/cluster/processors/other/parked").Code)
+}
+
+// requireRecorded requires the requests of TestManageAProcessor in the event log, with the caller.
+func requireRecorded(t *testing.T, c *clustertest.Cluster) {
+	t.Helper()
+	want := []event.Event{
+		{Type: event.ProcessorPaused, Reason: "maintenance"}, {Type: event.ProcessorResumed},
+		{Type: event.ProcessorRetried, Position: "1"}, {Type: event.ProcessorRewound, From: "1", Reason: "again"},
+		{Type: event.ProcessorDropped, Position: "1"}, {Type: event.ProcessorUnfenced},
+	}
+	var types []event.Type
+	for _, e := range want {
+		types = append(types, e.Type)
+	}
+	var got []event.Event
+	c.Eventually(func() bool {
+		log, _, err := c.Node(0).Cluster().Events().List(t.Context(), event.Query{Types: types})
+		got = log
+		return err == nil && len(log) == len(want)
+	}, "the requests are in the log")
+	for i, e := range got {
+		require.Equal(t, []any{want[i].Type, "views/a", "token ops", want[i].Reason, want[i].From, want[i].Position},
+			[]any{e.Type, e.Processor, e.By, e.Reason, e.From, e.Position})
+		require.Equal(t, e.RecordedBy, e.Node)
+		require.NotEmpty(t, e.Node)
+	}
 }
 
 // readPage reads a page that must exist.

@@ -32,10 +32,12 @@ func newAdminServer(a *api, opts Admin) *adminServer {
 		origin: http.NewCrossOriginProtection()}
 }
 
-// adminCalls carries out admin calls, in a running cluster.
+// adminCalls carries out admin calls, on a running node.
 type adminCalls struct {
-	c          *cluster.Cluster
+	nodeID     string
+	c          *cluster.Cluster // nil for a node without one
 	processors processor.Manager
+	lists      *cache
 }
 
 // adminRequest is one request for an admin call.
@@ -139,20 +141,20 @@ func (a *adminServer) executeCall(w http.ResponseWriter, r *http.Request, asked 
 		writePlainProblem(w, http.StatusBadRequest, "the body cannot be read: "+logtext.OneLine(err))
 		return
 	}
-	c := a.api.runningCluster(w, "cluster")
-	if c == nil {
+	checkpoints, c, ok := a.api.checkpoints(w, "cluster")
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.Timeout)
 	defer cancel()
-	answer, err := call(&adminCalls{c, a.api.checkpoints(c)}, ctx, asked)
+	answer, err := call(&adminCalls{a.api.source.Status().NodeID, c, checkpoints, a.api.lists}, ctx, asked)
 	switch {
 	case errors.Is(err, errBadBody):
 		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))
 	case err != nil && ctx.Err() != nil && problemKindOf(err) == etcdFailedKind:
 		writeProblem(w, notDoneKind, logtext.OneLine(err))
 	case err != nil:
-		writeErrorProblem(w, err)
+		a.api.writeReadError(w, err)
 	default:
 		writeJSON(w, statusOf(answer), answer)
 	}

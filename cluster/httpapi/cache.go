@@ -95,6 +95,13 @@ func (c *cache) lookUp(question string, now time.Time) (cachedAnswer, bool) {
 	return a, ok && now.Sub(a.at) < c.ttl
 }
 
+// forget makes the next caller read the answer to a question anew.
+func (c *cache) forget(question string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.answers, question)
+}
+
 // store first removes outdated answers. If the cache is still full, the answer is not kept and the next caller
 // reads.
 func (c *cache) store(question string, a cachedAnswer) {

@@ -17,6 +17,7 @@
 //	GET /cluster/processors  the program's processors here: position, lag, errors
 //	GET /cluster/processors/all  the processors of the whole cluster: position, pause, the leader's report
 //	GET /cluster/processors/NAME/parked  the events that a processor gave up
+//	GET /cluster/automations  the program's automations here: items done, failed and parked, errors
 //	GET /cluster/objects  services, calls and times here; ?key=NAME: its objects; 404 for a Source without objects
 //	GET /cluster/figures  services, processors and busy shards of the whole cluster, and samples of its last hour
 //	GET /cluster/elections, /cluster/locks, /cluster/effects  those of the whole cluster, read from etcd

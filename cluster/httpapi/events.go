@@ -75,26 +75,26 @@ func (a *api) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	c := a.runningCluster(w, "events")
-	if c == nil {
+	source, ok := runningSource[EventSource](a, w, "events")
+	if !ok {
 		return
 	}
-	body, err := a.readLog(r.Context(), c)
+	body, err := a.readLog(r.Context(), source.EventLog())
 	switch {
 	case errors.Is(err, cluster.ErrNotStarted), errors.Is(err, cluster.ErrStopped):
 		writeErrorProblem(w, err)
 		return
 	case err != nil:
-		body = Events{Source: EventsOfMemory, ReadAt: time.Now().UTC(), Events: c.Events().Recent()}
+		body = Events{Source: EventsOfMemory, ReadAt: time.Now().UTC(), Events: source.EventLog().Recent()}
 	}
 	body.Events = selectEvents(body.Events, q)
 	writeJSON(w, http.StatusOK, body)
 }
 
 // readLog reads the whole log, once a second for all requests.
-func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
+func (a *api) readLog(ctx context.Context, log event.Log) (Events, error) {
 	found, err := a.lists.get(ctx, "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
-		events, _, err := c.Events().List(ctx, event.Query{})
+		events, _, err := log.List(ctx, event.Query{})
 		return Events{Source: EventsOfLog, ReadAt: time.Now().UTC(), Events: events}, err
 	})
 	body, _ := found.(Events)
@@ -117,8 +117,8 @@ func selectEvents(all []event.Event, q eventQuery) []event.Event {
 // everything. It comes with the last event of a transaction. A client that loses its connection before that gets
 // the earlier events of the transaction twice.
 func (a *api) streamEvents(w http.ResponseWriter, r *http.Request) {
-	c := a.runningCluster(w, "events")
-	if c == nil {
+	source, ok := runningSource[EventSource](a, w, "events")
+	if !ok {
 		return
 	}
 	var after int64
@@ -130,9 +130,9 @@ func (a *api) streamEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	} else {
-		read, err := a.readLog(r.Context(), c)
+		read, err := a.readLog(r.Context(), source.EventLog())
 		if err != nil {
-			writeErrorProblem(w, err)
+			a.writeReadError(w, err)
 			return
 		}
 		for _, e := range read.Events {
@@ -149,7 +149,8 @@ func (a *api) streamEvents(w http.ResponseWriter, r *http.Request) {
 	if s.sendEvent(id(after), "beat", []byte("{}")) != nil { // lets the client return even before the first event
 		return
 	}
-	_ = c.Events().ForEach(s.ctx, after, func(e event.Event) error { // ends when the client has gone, or the node stops
+	// It ends when the client has gone, or the node stops.
+	_ = source.EventLog().ForEach(s.ctx, after, func(e event.Event) error {
 		data, err := json.Marshal(e)
 		if err != nil {
 			return err

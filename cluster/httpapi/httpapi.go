@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/httpapi/internal/dashboard"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
@@ -35,6 +36,9 @@ type Options struct {
 	// Status of a processor.Group. It must not block, and names must be unique. Default: none. If the source is a
 	// *cluster.Cluster, New passes them to its ReportProcessors.
 	Processors func() []processor.Status
+	// Automations returns the program's automations, for /cluster/automations and the metrics: the Status of each. It must
+	// not block, and names must be unique. Default: none.
+	Automations func() []automation.Status
 	// Checkpoints shows and changes the processors of the whole cluster, for /cluster/processors/all and the admin
 	// calls. Default: Cluster.Checkpoints, those in etcd. For processors with checkpoints in PostgreSQL, give it the
 	// one of package postgres.
@@ -62,9 +66,10 @@ func (o Options) withDefaults() Options {
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 64
 	}
-	askCertificates, askProcessors := o.Certificates, o.Processors
+	askCertificates, askProcessors, askAutomations := o.Certificates, o.Processors, o.Automations
 	o.Certificates = func() []Certificate { return callUser(askCertificates) }
 	o.Processors = func() []processor.Status { return callUser(askProcessors) }
+	o.Automations = func() []automation.Status { return callUser(askAutomations) }
 	return o
 }
 
@@ -122,6 +127,7 @@ func (a *api) routes() []route {
 		pushedRoute("/cluster/processors", a.serveProcessors),
 		pushedRoute("/cluster/processors/all", a.serveAllProcessors),
 		{path: "/cluster/processors/{name}/parked", method: http.MethodGet, handle: a.serveParked},
+		pushedRoute("/cluster/automations", a.serveAutomations),
 		pushedRoute("/cluster/objects", a.serveObjects),
 		pageRoute("/cluster/figures", a.serveFigures),
 		pushedRoute("/cluster/elections", a.serveElections),

@@ -102,8 +102,12 @@ func (a *api) serveElections(w http.ResponseWriter, r *http.Request) {
 	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	a.serveList(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.Elections().List(ctx, leaderelection.Query{After: q.after, Limit: q.limit,
+	source, ok := runningSource[ElectionSource](a, w, "elections")
+	if !ok {
+		return
+	}
+	a.answerList(w, r, "elections", q, func(ctx context.Context) (any, error) {
+		found, more, err := source.ListElections(ctx, leaderelection.Query{After: q.after, Limit: q.limit,
 			Candidates: maxNamed})
 		page, err := newPage(found, more, err, func(s leaderelection.Standing) string { return s.Name })
 		body := Elections{Page: page,
@@ -124,8 +128,12 @@ func (a *api) serveLocks(w http.ResponseWriter, r *http.Request) {
 	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	a.serveList(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.Locks().List(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: maxNamed})
+	source, ok := runningSource[LockSource](a, w, "locks")
+	if !ok {
+		return
+	}
+	a.answerList(w, r, "locks", q, func(ctx context.Context) (any, error) {
+		found, more, err := source.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: maxNamed})
 		page, err := newPage(found, more, err, func(s lock.Standing) string { return s.Name })
 		body := Locks{Page: page, Locks: []Lock{}}
 		for _, s := range found {
@@ -169,17 +177,20 @@ func newEffect(s once.Standing) Effect {
 		ResultDropped: s.Dropped > 0}
 }
 
-// serveList answers with the result of read, or with one from the last second.
+// serveList answers with the result of read in the cluster, or with one from the last second.
 func (a *api) serveList(w http.ResponseWriter, r *http.Request, what string, q listQuery,
 	read func(ctx context.Context, c *cluster.Cluster) (any, error)) {
-	c := a.runningCluster(w, what)
-	if c == nil {
-		return
+	if c := a.runningCluster(w, what); c != nil {
+		a.answerList(w, r, what, q, func(ctx context.Context) (any, error) { return read(ctx, c) })
 	}
-	body, err := a.lists.get(r.Context(), q.cacheKey(what), a.opts.LeaderTimeout,
-		func(ctx context.Context) (any, error) { return read(ctx, c) })
+}
+
+// answerList answers with the result of read, or with one from the last second.
+func (a *api) answerList(w http.ResponseWriter, r *http.Request, what string, q listQuery,
+	read func(ctx context.Context) (any, error)) {
+	body, err := a.lists.get(r.Context(), q.cacheKey(what), a.opts.LeaderTimeout, read)
 	if err != nil {
-		writeErrorProblem(w, err)
+		a.writeReadError(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)

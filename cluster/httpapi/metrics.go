@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/processor"
 )
@@ -97,10 +98,20 @@ func statusMetrics() []statusMetric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Watching) }),
 		gauge("crash_watchers", "Other nodes that watch this node's process at present.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Watchers) }),
-		counter("crash_accusations_total", "Nodes that this node accused of being gone.",
+		gauge("crash_armed_watchers", "Other nodes that may accuse this node of silence, 0 without a silence time-out.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.ArmedWatchers) }),
+		gauge("crash_acknowledgements_missing", "1 while an armed watcher acknowledges none of this node's heartbeats, so "+
+			"that it claims something only while etcd answers its reads, a few a second.",
+			func(st cluster.Status, _ time.Time) float64 {
+				return boolValue(st.Proof == cluster.ProofRead || st.Proof == cluster.ProofLapsed)
+			}),
+		counter("crash_accusations_total", "Nodes that this node accused of being gone or silent.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Accusations) }),
-		counter("crash_removals_total", "Nodes that this node removed because their process was gone.",
+		counter("crash_removals_total", "Nodes that this node removed because they were gone or silent.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Removals) }),
+		counter("crash_silence_removals_total", "Nodes that this node removed because they were silent: their processes "+
+			"stood still, or their hosts were lost or cut off.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.SilenceRemovals) }),
 		counter("crash_refuted_total", "Accusations by this node that the accused refuted.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refuted) }),
 		counter("crash_refutations_total", "Accusations against this node that it refuted.",
@@ -120,6 +131,9 @@ type statusCollector struct {
 
 	processors       func() []processor.Status
 	processorMetrics []processorMetric
+
+	automations       func() []automation.Status
+	automationMetrics []automationMetric
 
 	objects       func() objectView
 	objectMetrics objectMetrics
@@ -143,9 +157,8 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- pauseDesc
 	describeStats(ch)
-	for _, m := range c.processorMetrics {
-		ch <- m.desc
-	}
+	describeWork(c.processorMetrics, ch)
+	describeWork(c.automationMetrics, ch)
 	c.objectMetrics.describe(ch)
 	ch <- expiryDesc
 }
@@ -159,7 +172,8 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	collectStats(c.source, ch)
 	collectShards(c.source, st, c.shards, ch)
-	collectProcessors(c.processors(), c.processorMetrics, ch)
+	collectWork(c.processors(), c.processorMetrics, func(s processor.Status) string { return s.Name }, ch)
+	collectWork(c.automations(), c.automationMetrics, func(s automation.Status) string { return s.Name }, ch)
 	c.objectMetrics.collect(c.objects(), st, ch)
 	for _, cert := range c.certificates() {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()),
@@ -179,7 +193,8 @@ func newCollector(source Source, view func() objectView, opts Options) *statusCo
 	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label has the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
 	return &statusCollector{source: source, build: build, metrics: statusMetrics(), shards: shardMetrics(),
-		processors: opts.Processors, processorMetrics: processorMetrics(), objects: view, objectMetrics: newObjectMetrics(),
+		processors: opts.Processors, processorMetrics: processorMetrics(), automations: opts.Automations,
+		automationMetrics: automationMetrics(), objects: view, objectMetrics: newObjectMetrics(),
 		certificates: opts.Certificates}
 }
 

@@ -6,12 +6,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// processorMetric is one metric with a value for each processor, distinguished by a label.
-type processorMetric struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(processor.Status) (figure float64, known bool)
-}
+type processorMetric = workMetric[processor.Status]
 
 func newProcessorMetric(kind prometheus.ValueType, name, help string,
 	value func(processor.Status) float64) processorMetric {
@@ -52,15 +47,5 @@ func processorMetrics() []processorMetric {
 		newProcessorMetric(prometheus.CounterValue, "failures_total",
 			"Failures of the source, the checkpoint or the leader lock on this node.",
 			func(s processor.Status) float64 { return float64(s.Failures) }),
-	}
-}
-
-func collectProcessors(all []processor.Status, metrics []processorMetric, ch chan<- prometheus.Metric) {
-	for _, s := range all {
-		for _, m := range metrics {
-			if v, known := m.value(s); known {
-				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, s.Name)
-			}
-		}
 	}
 }

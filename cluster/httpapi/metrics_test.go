@@ -30,6 +30,8 @@ func TestMetrics(t *testing.T) {
 		`goverse_build_info{version="v1"} 1`,
 		"goverse_crash_watches 2", "goverse_crash_watchers 3", "goverse_crash_accusations_total " +
 			"11", "goverse_crash_removals_total 12", "goverse_crash_refuted_total 13",
+		"goverse_crash_armed_watchers 2", "goverse_crash_acknowledgements_missing 1",
+		"goverse_crash_silence_removals_total 5",
 		"goverse_crash_refutations_total 14", "goverse_crash_watchers_lost_total 15",
 		"# TYPE goverse_terms_total counter", "# TYPE goverse_is_leader gauge",
 	} {

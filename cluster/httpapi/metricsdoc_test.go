@@ -38,7 +38,7 @@ func gatherAll(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry() // verifies that collected metrics are described
 	registry.MustRegister(newCollector(all{leader()}, func() objectView { return someObjects() },
-		Options{Version: "v1", Processors: processors, Certificates: func() []Certificate {
+		Options{Version: "v1", Processors: processors, Automations: automations, Certificates: func() []Certificate {
 			return []Certificate{{Use: "http", File: "http.pem", NotAfter: time.Unix(1, 0)}}
 		}}.withDefaults()))
 	families, err := registry.Gather()

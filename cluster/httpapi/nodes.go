@@ -77,11 +77,11 @@ func (a *api) serveNodes(w http.ResponseWriter, r *http.Request) {
 	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	c := a.runningCluster(w, "nodes")
-	if c == nil {
+	source, ok := runningSource[NodeSource](a, w, "nodes")
+	if !ok {
 		return
 	}
-	table, err := c.MemberTable()
+	table, err := source.MemberTable()
 	if err != nil {
 		writeErrorProblem(w, err)
 		return

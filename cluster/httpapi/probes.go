@@ -109,7 +109,7 @@ func unreadyReason(st cluster.Status) error {
 	case st.Stopping:
 		return errors.New("this node is stopping")
 	case !st.SessionValid:
-		return errors.New("this node has no session with etcd; its log says why")
+		return errors.New("this node has no session; its log says why")
 	case !st.Ready:
 		return errors.New("the view of the cluster is being read anew")
 	}

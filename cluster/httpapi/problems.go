@@ -29,7 +29,9 @@ var (
 	noLeaderKind   = problemKind{"no-leader", "No leader", http.StatusServiceUnavailable, true}
 	noShardMapKind = problemKind{"no-shard-map", "There is no shard map", http.StatusServiceUnavailable, true}
 	etcdFailedKind = problemKind{"etcd", "etcd did not do what was asked", http.StatusServiceUnavailable, true}
-	busyKind       = problemKind{"busy", "Too many requests at a time", http.StatusServiceUnavailable, true}
+	pgFailedKind   = problemKind{"postgresql", "PostgreSQL did not do what was asked", http.StatusServiceUnavailable,
+		true}
+	busyKind = problemKind{"busy", "Too many requests at a time", http.StatusServiceUnavailable, true}
 
 	shardingOffKind = problemKind{"sharding-off", "This node works without shards", http.StatusNotFound, false}
 	notShownKind    = problemKind{"not-shown", "This program shows nothing of it", http.StatusNotFound, false}
@@ -46,8 +48,8 @@ var (
 )
 
 // problemKinds lists all of them; docs/reference/http.md and the OpenAPI document describe each.
-var problemKinds = [...]problemKind{notRunningKind, noLeaderKind, noShardMapKind, etcdFailedKind, busyKind,
-	shardingOffKind, notShownKind, unknownKind, adminOffKind,
+var problemKinds = [...]problemKind{notRunningKind, noLeaderKind, noShardMapKind, etcdFailedKind, pgFailedKind,
+	busyKind, shardingOffKind, notShownKind, unknownKind, adminOffKind,
 	forbiddenKind, crossSiteKind, tooManyFailedKind, notDoneKind, refusedKind, unauthenticatedKind}
 
 // errStarting is the error of a node that is not part of its cluster yet.
@@ -67,6 +69,7 @@ var errorKinds = []struct {
 		leaderelection.ErrPreferred,
 		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown,
 		processor.ErrRetryFailed, processor.ErrResumed}},
+	{notShownKind, []error{errNoCluster}},
 	{noLeaderKind, []error{leaderelection.ErrNoLeader}},
 	{noShardMapKind, []error{cluster.ErrNoShardMap}},
 	{busyKind, []error{errReadLimit}},
@@ -98,6 +101,16 @@ func writeErrorProblem(w http.ResponseWriter, err error) {
 		return
 	}
 	writeProblem(w, problemKindOf(err), logtext.OneLine(err))
+}
+
+// writeReadError answers with the problem for an error of a request to the store. An unknown error is that of the
+// store.
+func (a *api) writeReadError(w http.ResponseWriter, err error) {
+	if problemKindOf(err) == etcdFailedKind && storeOf(a.source) == StorePostgreSQL {
+		writeProblem(w, pgFailedKind, logtext.OneLine(err))
+		return
+	}
+	writeErrorProblem(w, err)
 }
 
 // writePlainProblem answers with a problem that says no more than its status.

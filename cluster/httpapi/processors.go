@@ -45,14 +45,8 @@ func (a *api) serveProcessors(w http.ResponseWriter, _ *http.Request) {
 }
 
 func newProcessorView(s processor.Status) ProcessorView {
-	v := ProcessorView{Name: s.Name, Leading: s.Leading, Paused: s.Paused, Token: s.Token, Since: timeOrNil(s.Since),
-		Position: string(s.Position),
-		Handled:  s.Handled, PerSecond: s.PerSecond, HandledAt: timeOrNil(s.HandledAt), Batches: s.Batches,
-		Retries: s.Retries,
-		Parked:  s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError,
-		LastErrorAt: timeOrNil(s.LastErrorAt)}
-	if s.Lag >= 0 {
-		v.Lag = &s.Lag
-	}
-	return v
+	return ProcessorView{Name: s.Name, Leading: s.Leading, Paused: s.Paused, Token: s.Token, Since: timeOrNil(s.Since),
+		Position: string(s.Position), Lag: countOrNil(s.Lag), Handled: s.Handled, PerSecond: s.PerSecond,
+		HandledAt: timeOrNil(s.HandledAt), Batches: s.Batches, Retries: s.Retries, Parked: s.Parked, Failures: s.Failures,
+		Attempts: s.Attempts, LastError: s.LastError, LastErrorAt: timeOrNil(s.LastErrorAt)}
 }

@@ -59,12 +59,39 @@ type ParkedEvent struct {
 	Retry    bool      `json:"retry"` // a retry is requested and not yet done
 }
 
-// checkpoints returns the checkpoints whose processors are managed.
-func (a *api) checkpoints(c *cluster.Cluster) processor.Manager {
-	if a.opts.Checkpoints != nil {
-		return a.opts.Checkpoints
+// checkpoints returns the checkpoints whose processors are managed, and the cluster, which is nil if the source has
+// none and Options.Checkpoints are there. If there are none, or the node does not run, it answers the request and
+// returns false.
+func (a *api) checkpoints(w http.ResponseWriter, what string) (m processor.Manager, c *cluster.Cluster, ok bool) {
+	if _, known := clusterOf(a.source); !known && a.opts.Checkpoints != nil {
+		st := a.source.Status()
+		if ok = st.State.Running(); !ok {
+			writeUnavailable(w, notRunningError(st))
+		}
+		return a.recorded(a.opts.Checkpoints), nil, ok
 	}
-	return c.Checkpoints()
+	switch c = a.runningCluster(w, what); {
+	case c == nil:
+		return nil, nil, false
+	case a.opts.Checkpoints != nil:
+		return c.Events().RecordRequests(a.opts.Checkpoints), c, true
+	}
+	return c.Checkpoints(), c, true
+}
+
+// recorded returns checkpoints whose requests are recorded, if the source has a log for that.
+func (a *api) recorded(m processor.Manager) processor.Manager {
+	source, ok := a.source.(EventSource)
+	if !ok {
+		return m
+	}
+	log, ok := source.EventLog().(interface {
+		RecordRequests(m processor.Manager) processor.Manager
+	})
+	if !ok {
+		return m
+	}
+	return log.RecordRequests(m)
 }
 
 func (a *api) serveAllProcessors(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +99,12 @@ func (a *api) serveAllProcessors(w http.ResponseWriter, r *http.Request) {
 	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	a.serveList(w, r, "processors", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := a.checkpoints(c).List(ctx, processor.Query{After: q.after, Limit: q.limit})
+	checkpoints, _, ok := a.checkpoints(w, "processors")
+	if !ok {
+		return
+	}
+	a.answerList(w, r, "processors", q, func(ctx context.Context) (any, error) {
+		found, more, err := checkpoints.List(ctx, processor.Query{After: q.after, Limit: q.limit})
 		page, err := newPage(found, more, err, func(s processor.Standing) string { return s.Name })
 		body := AllProcessors{Page: page, Processors: []ManagedProcessor{}}
 		for _, s := range found {
@@ -95,23 +126,25 @@ func newManagedProcessor(s processor.Standing) ManagedProcessor {
 }
 
 func (a *api) serveParked(w http.ResponseWriter, r *http.Request, name string) {
-	c := a.runningCluster(w, "processors")
-	if c == nil {
+	checkpoints, _, ok := a.checkpoints(w, "processors")
+	if !ok {
 		return
 	}
 	if err := state.CheckName("processor", name); err != nil {
 		writeErrorProblem(w, err)
 		return
 	}
-	body, err := a.lists.get(r.Context(), "parked "+name, a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
-		return readParked(ctx, a.checkpoints(c), name)
-	})
+	read := func(ctx context.Context) (any, error) { return readParked(ctx, checkpoints, name) }
+	body, err := a.lists.get(r.Context(), parkedQuestion(name), a.opts.LeaderTimeout, read)
 	if err != nil {
-		writeErrorProblem(w, err)
+		a.writeReadError(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
 }
+
+// parkedQuestion is the question for a processor's parked events.
+func parkedQuestion(name string) string { return "parked " + name }
 
 func readParked(ctx context.Context, m processor.Manager, name string) (any, error) {
 	now, err := m.Look(ctx, name)

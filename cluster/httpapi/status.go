@@ -24,6 +24,7 @@ type Status struct {
 	Queue        []string `json:"queue"`         // addresses, first come first
 	Nodes        []string `json:"nodes"`         // addresses in order
 	Revision     int64    `json:"revision"`
+	Store        string   `json:"store"`        // of the cluster: etcd or postgresql
 	AdminCalls   bool     `json:"admin_calls"`  // this node accepts them, from authorized callers
 	SilentNodes  int      `json:"silent_nodes"` // registered nodes that do not answer their watchers
 	// LeaderSilentSeconds is the time for which the leader has not answered, 0 if it does.
@@ -41,13 +42,21 @@ type Log struct {
 
 // Crashes counts what crash detection observed and did on this node since its start.
 type Crashes struct {
-	Watches      int64 `json:"watches"`       // other nodes that this node currently watches
-	Watchers     int   `json:"watchers"`      // other nodes that currently watch this node
-	Accusations  int64 `json:"accusations"`   // by this node
-	Removals     int64 `json:"removals"`      // of accused nodes
-	Refuted      int64 `json:"refuted"`       // by the accused nodes, which are alive
-	Refutations  int64 `json:"refutations"`   // by this node, when it was accused
-	WatchersLost int64 `json:"watchers_lost"` // watchers that this node lost
+	Watches  int64 `json:"watches"`  // other nodes that this node currently watches
+	Watchers int   `json:"watchers"` // other nodes that currently watch this node
+	// ArmedWatchers counts the nodes that may accuse this one of silence. Proof is the reason why none of them can have
+	// removed it for that: acknowledged (by all of them), read (etcd has answered), lapsed (none, so this node claims
+	// nothing), or empty without such watchers.
+	ArmedWatchers int    `json:"armed_watchers"`
+	Proof         string `json:"proof"`
+	Accusations   int64  `json:"accusations"`   // by this node
+	Removals      int64  `json:"removals"`      // of accused nodes
+	Refuted       int64  `json:"refuted"`       // by the accused nodes, which are alive
+	Refutations   int64  `json:"refutations"`   // by this node, when it was accused
+	WatchersLost  int64  `json:"watchers_lost"` // watchers that this node lost
+	// SilenceAccusations and SilenceRemovals count the accusations and removals for silence among them.
+	SilenceAccusations int64 `json:"silence_accusations"`
+	SilenceRemovals    int64 `json:"silence_removals"`
 	// LastGracePeriodSeconds is the time that the node last removed by this one had to refute the accusation.
 	LastGracePeriodSeconds float64 `json:"last_grace_period_seconds"`
 }
@@ -104,7 +113,7 @@ func notRunningError(st cluster.Status) error {
 
 func (a *api) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	st := newStatus(a.source.Status())
-	st.AdminCalls = a.opts.Admin != nil
+	st.AdminCalls, st.Store = a.opts.Admin != nil, storeOf(a.source)
 	writeJSON(w, http.StatusOK, st)
 }
 
@@ -118,8 +127,9 @@ func newStatus(st cluster.Status) Status {
 		Log: Log{Waiting: st.Log.Waiting, Lost: int64(st.Log.Lost),
 			StalledForSeconds: st.Log.StalledFor.Round(time.Millisecond).Seconds()},
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
-			Removals: st.Crashes.Removals,
-			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost,
+			Removals: st.Crashes.Removals, ArmedWatchers: st.ArmedWatchers, Proof: string(st.Proof),
+			SilenceAccusations: st.Crashes.SilenceAccusations, SilenceRemovals: st.Crashes.SilenceRemovals,
+			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost,
 			LastGracePeriodSeconds: st.Crashes.LastGracePeriod.Seconds()},
 	}
 }

@@ -19,11 +19,13 @@ func TestStatusOfAFollower(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"node_id": followerAt, "state": "candidate", "is_leader": false, "leader_id": leaderAt, "term": 7.0, "token": 7.0,
 		"mode": "election", "cluster_size": 2.0, "ready": true, "cluster_ready": true, "admin_calls": false,
+		"store": "etcd",
 		"queue": []any{leaderAt, followerAt}, "nodes": []any{leaderAt, followerAt}, "revision": 9.0,
 		"silent_nodes": 0.0, "leader_silent_seconds": 0.0,
 		"log": map[string]any{"waiting": 0.0, "lost": 0.0, "stalled_for_seconds": 0.0},
 		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0,
 			"refutations": 14.0, "watchers_lost": 15.0,
+			"armed_watchers": 2.0, "proof": "read", "silence_accusations": 6.0, "silence_removals": 5.0,
 			"last_grace_period_seconds": 0.15},
 	}, body)
 }

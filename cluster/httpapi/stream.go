@@ -113,10 +113,7 @@ func (rt *router) streamPages(w http.ResponseWriter, r *http.Request) {
 	}
 	s := newStream(w, r)
 	defer s.close()
-	var changed <-chan struct{}
-	if c, _ := clusterOf(rt.source); c != nil {
-		changed, _ = c.SignalChanges(s.ctx) // fails for a node that does not run, which changes only by starting
-	}
+	changed := changesOf(s.ctx, rt.source)
 	sent := make([][]byte, len(pages))
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -152,8 +149,8 @@ func (rt *router) streamPages(w http.ResponseWriter, r *http.Request) {
 				changed = nil // the node stops, as the pages show
 			}
 		case <-look.C:
-			if c, _ := clusterOf(rt.source); changed == nil && c != nil {
-				changed, _ = c.SignalChanges(s.ctx)
+			if changed == nil {
+				changed = changesOf(s.ctx, rt.source)
 			}
 		case <-s.ctx.Done():
 			return

@@ -1,10 +1,10 @@
 package leaderelection
 
-// Standing describes the state of one named election, as read from etcd.
+// Standing describes the state of one named election, as read from etcd or PostgreSQL.
 type Standing struct {
 	Name string `json:"name"`
 	// Leader is the candidate that is first in the queue. It may not lead yet, while it waits for a former leader
-	// that may not have noticed the loss of its lease.
+	// that may not have noticed the loss of its lease. In PostgreSQL a candidate that does not lead yet is no leader.
 	Leader Leader `json:"leader"`
 	// Candidates lists the candidates, the leader first: all, or the first Query.Candidates of them.
 	Candidates []Standby `json:"candidates"`

@@ -26,15 +26,28 @@ func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cl
 			pace.Parallel(t)
 			c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
 			for range *rounds {
+				var victim *clustertest.Node
 				c.Eventually(func() bool {
-					return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5
+					if q := queued(t, c); len(q) == 5 {
+						victim = c.NodeAt(q[i])
+					}
+					return victim != nil && len(c.Node(0).Cluster().Status().Queue) == 5
 				}, "all are queued")
 				c.WaitAgreed()
-				fault(t, c, c.NodeAt(queued(t, c)[i]))
+				fault(t, c, victim)
 				noPhantom(t, c)
 			}
 		})
 	}
+}
+
+// lostSessions counts the sessions that the nodes have lost. A busy machine may cost nodes with a short TTL their
+// sessions; what takes time is judged only where none was lost.
+func lostSessions(c *clustertest.Cluster) (n int64) {
+	for _, node := range c.Nodes() {
+		n += node.Cluster().Status().SessionsLost
+	}
+	return n
 }
 
 // noPhantom makes each node renew once more. It then fails if a node claims to lead that is not first in etcd.
@@ -98,7 +111,7 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 // Guards: the mirror and its lag timer. A node with a silent watch reads anew when its renewals show that etcd
 // has advanced.
 func TestOnlyTheWatchFrozen(t *testing.T) {
-	const ttl = 2
+	const ttl = 4
 	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		defer victim.Faults().ThawWatch()
@@ -107,9 +120,17 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 			within *= 2
 		}
 		for range 2 {
-			leader := c.NodeAt(queued(t, c)[0])
-			c.Eventually(leader.IsLeader, "%s leads", leader.Address())
-			require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
+			lost := lostSessions(c)
+			var leader *clustertest.Node
+			c.Eventually(func() bool {
+				if q := queued(t, c); len(q) > 0 {
+					leader = c.NodeAt(q[0])
+				}
+				return leader != nil && leader.IsLeader()
+			}, "the first leads")
+			if err := leader.Cluster().Resign(etcdtest.Context(t)); lostSessions(c) == lost {
+				require.NoError(t, err)
+			}
 			noPhantom(t, c)
 			meter.StartLap()
 			resigned := time.Now()
@@ -117,7 +138,9 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 				queue := queued(t, c)
 				return len(queue) > 0 && victim.Cluster().GetLeaderNode() == queue[0]
 			}, "%s, whose watch is frozen, names the new leader", victim.Address())
-			require.Less(t, time.Since(resigned), meter.Scale(within))
+			if lostSessions(c) == lost {
+				require.Less(t, time.Since(resigned), meter.Scale(within))
+			}
 		}
 	})
 }
@@ -125,14 +148,14 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 // Guards: Session.ProtectKey of the candidate's key. The renewal's read does not find the key although the watch
 // still shows it.
 func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
-	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+	eachPlace(t, 4, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
-		led := victim.IsLeader()
+		led, lost := victim.IsLeader(), lostSessions(c)
 		c.DeleteCandidateKey(victim)
 		deleted := time.Now() // a renewal in flight may have read before
 		c.Eventually(func() bool { return victim.Cluster().Session().Renewed().After(deleted) }, "the next renewal")
 		// The deadline moves only after the read was checked.
-		if led {
+		if led && lostSessions(c) == lost {
 			require.False(t, victim.IsLeader(), "a leader that lost its key says so by its next renewal")
 		}
 		requeued(t, c, victim)

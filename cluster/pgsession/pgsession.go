@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster/internal/pg/claims"
 )
@@ -23,8 +24,11 @@ var (
 	ErrStandby = claims.ErrStandby
 )
 
-// DefaultDeadline and DefaultSchema are the Deadline and the Schema of a Config that has none.
+// DefaultDeadline and DefaultSchema are the Deadline and the Schema of a Config that has none. MinDeadline and
+// MaxDeadline limit the Deadline.
 const (
+	MinDeadline     = claims.MinDeadline
+	MaxDeadline     = claims.MaxDeadline
 	DefaultDeadline = claims.DefaultDeadline
 	DefaultSchema   = claims.DefaultSchema
 )
@@ -32,14 +36,15 @@ const (
 // Config configures a [Session]. URL or Connect is required.
 type Config struct {
 	// URL is the connection string of the database, in one of the forms of pgx.ParseConfig. It is parsed again for each
-	// connection, so that files that it names may change. With several hosts, the one that takes writes is used.
+	// connection, so that files that it names may change. With several hosts, the one that takes writes is used. Settings
+	// of a pool, such as pool_max_conns, have no effect, so that a program's pool can have the same URL.
 	URL string
 	// Connect returns the configuration of the next connection, in place of URL: for passwords that expire, for example.
 	Connect func(ctx context.Context) (*pgx.ConnConfig, error)
 	// Schema has the tables; all processes that exclude each other use the same. Default goverse.
 	Schema string
 	// Deadline is the time after which other processes take over from one that has vanished, and for which a process that
-	// gets no answer may go on. A server that stands still for longer ends every session. From 200 ms to an hour;
+	// gets no answer may go on. A server that stands still for longer ends every session. From 200 ms to a minute;
 	// default 3 s. Processes may have different ones.
 	Deadline time.Duration
 	// Owner names this process to people, in lists of holders: at most 512 bytes. Default: the host's name and the number
@@ -47,16 +52,30 @@ type Config struct {
 	Owner string
 	// Logger gets one line per event that concerns an operator. Default: none.
 	Logger hclog.Logger
+	// OnLost, if set, is called when the session is lost, after the contexts of what it held have ended. Until OnLost
+	// returns, other processes take over only after the deadline: so a program can first end what it started under a
+	// lock, such as another process. ctx ends at that deadline; OnLost must return soon after it. No other session is
+	// opened before. Close does not call OnLost, but waits for a call that runs.
+	OnLost func(ctx context.Context)
 }
 
 func (c Config) internal() claims.Config {
 	host, _ := os.Hostname()
 	in := claims.Config{Connect: c.Connect, Schema: c.Schema, Deadline: c.Deadline,
-		Owner: cmp.Or(c.Owner, fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())), Logger: c.Logger}
+		Owner: cmp.Or(c.Owner, fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())), Logger: c.Logger,
+		OnLost: c.OnLost}
 	if in.Connect == nil && c.URL != "" {
-		in.Connect = func(context.Context) (*pgx.ConnConfig, error) { return pgx.ParseConfig(c.URL) }
+		in.Connect = func(context.Context) (*pgx.ConnConfig, error) { return parseURL(c.URL) }
 	}
 	return in
+}
+
+func parseURL(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgxpool.ParseConfig(url) // takes the settings of a pool out, which a server would refuse
+	if err != nil {
+		return nil, err
+	}
+	return cfg.ConnConfig, nil
 }
 
 // Validate returns an error that matches [ErrBadConfig] if the configuration is invalid. It sends no request.
@@ -67,10 +86,23 @@ func (c Config) Validate() error {
 	if c.URL == "" {
 		return nil
 	}
-	if _, err := pgx.ParseConfig(c.URL); err != nil {
+	if _, err := parseURL(c.URL); err != nil {
 		return fmt.Errorf("%w: URL: %w", ErrBadConfig, err)
 	}
 	return nil
+}
+
+// SchemaRelease is the number of the tables and functions of this release of Goverse, as in the column release of the
+// table setting.
+const SchemaRelease = claims.SchemaRelease
+
+// Probe connects twice, as [Open] would, and writes nothing. Its error matches ErrBadConfig, ErrPooled or ErrStandby,
+// or is PostgreSQL's. Probe blocks until PostgreSQL has answered, or ctx ends.
+func Probe(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return claims.Probe(ctx, cfg.internal())
 }
 
 // Session is this process's session in PostgreSQL. If it is lost, another one is opened by itself, and what was held
@@ -89,6 +121,17 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	return &Session{k}, nil
+}
+
+// End ends a session of another process by its number, as Close of that process would: other processes need not wait
+// for its deadline. The process must have ended, and with it all that it did under its locks. End opens one connection
+// with the settings of cfg. It blocks until PostgreSQL has confirmed that the session is gone, or ctx ends. It is no
+// error if there is no such session.
+func End(ctx context.Context, cfg Config, id int64) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return claims.EndSession(ctx, cfg.internal(), id)
 }
 
 // SchemaSQL returns the statements that make the tables and functions in a schema, "" for the default one.

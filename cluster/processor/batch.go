@@ -176,7 +176,7 @@ func (t *term[E]) recordDone(events []Event[E], park bool) {
 }
 
 // storableText returns the part of an error's text that a database can store.
-func storableText(err error) string { return boundText(err.Error(), maxError) }
+func storableText(err error) string { return logtext.Bound(err.Error(), maxError) }
 
 func positionsOf[E any](events []Event[E]) []Position {
 	at := make([]Position, len(events))

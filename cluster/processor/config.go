@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -89,7 +90,7 @@ func (c Config[E]) withDefaults() Config[E] {
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
 	c.LagInterval = cmp.Or(c.LagInterval, 10*time.Second)
 	c.CheckInterval = cmp.Or(c.CheckInterval, 5*time.Second)
-	c.Node = boundText(cmp.Or(c.Node, ownName()), maxReason)
+	c.Node = logtext.Bound(cmp.Or(c.Node, ownName()), maxReason)
 	c.Logger = logqueue.New(c.Logger)
 	return c
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -93,16 +93,11 @@ type PauseRequest struct {
 
 // Normalize returns the request as checkpoints store it: with bounded text, and the current time.
 func (r PauseRequest) Normalize() PauseRequest {
-	r.Reason, r.By, r.At = boundText(r.Reason, maxReason), boundText(r.By, maxReason), time.Now().UTC()
+	r.Reason, r.By, r.At = logtext.Bound(r.Reason, maxReason), logtext.Bound(r.By, maxReason), time.Now().UTC()
 	return r
 }
 
 const maxReason = 1 << 10
-
-// boundText returns the part of a text that a database can store.
-func boundText(text string, limit int) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), limit)], ""), "\x00", "")
-}
 
 // Standing describes one processor in the whole cluster.
 type Standing struct {

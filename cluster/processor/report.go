@@ -18,7 +18,7 @@ const maxReportedError = 1 << 10
 func (t *term[E]) newReport() Report {
 	now := time.Now()
 	s, request := t.p.report.current(now)
-	s.LastError = boundText(s.LastError, maxReportedError)
+	s.LastError = logtext.Bound(s.LastError, maxReportedError)
 	return Report{Status: s, Node: t.cfg.Node, At: now.UTC(), Request: request, Claim: t.claim.Load()}
 }
 
@@ -40,13 +40,14 @@ func (t *term[E]) publishReports(ctx context.Context) (end func()) {
 		timer := time.NewTicker(t.cfg.CheckInterval)
 		defer timer.Stop()
 		for failed := false; ctx.Err() == nil; {
+			marks := t.marks.Load()
 			at, err := t.publish(ctx, t.newReport())
 			switch {
 			case err == nil:
 				t.pauseSeen.Store(at.Paused)
-				t.see(at)
+				t.see(look{at, marks})
 			case errors.Is(err, ErrFenced) || errors.Is(err, ErrMoved):
-				t.see(Mark{}) // a claim shows what happened
+				t.see(look{marks: marks}) // a claim shows what happened
 			case ctx.Err() == nil:
 				t.p.report.recordFailure(fmt.Errorf("publish the report: %w", err))
 				if !failed {
@@ -67,8 +68,14 @@ func (t *term[E]) publishReports(ctx context.Context) (end func()) {
 	}
 }
 
-func (t *term[E]) see(at Mark) {
-	t.seen.Store(&at)
+// look is the mark that a report has got.
+type look struct {
+	Mark
+	marks int64 // how often the term's mark had been set before
+}
+
+func (t *term[E]) see(l look) {
+	t.seen.Store(&l)
 	t.looks.Send()
 }
 
@@ -79,13 +86,17 @@ func (t *term[E]) followReport(ctx context.Context, token int64) (moved bool, er
 	switch {
 	case seen == nil:
 		return false, nil
+	case seen.marks != t.marks.Load():
+		t.reports.Send() // it may show what was before the mark
+		return false, nil
 	case seen.Token == t.mark.Token && seen.Version == t.mark.Version:
-		t.setMark(*seen)
+		t.setMark(seen.Mark)
 		return false, nil
 	}
 	if err := t.claimCheckpoint(ctx, token); err != nil {
 		return false, err
 	}
+	t.reports.Send() // the report before was of another claim
 	if t.mark.Position == before {
 		return false, nil
 	}

@@ -26,8 +26,9 @@ type term[E any] struct {
 	fenced       bool        // another process has claimed the checkpoint, which ended the term
 	lagRequests  wait.Signal // requests a measurement of the lag; nil if the source has none
 	reports      wait.Signal // requests a report
-	seen         atomic.Pointer[Mark]
+	seen         atomic.Pointer[look]
 	looks        wait.Signal  // after seen has changed
+	marks        atomic.Int64 // how often mark was set
 	claim        atomic.Int64 // of the mark
 	pauseSeen    atomic.Bool  // the last mark or report says that the processor is paused
 }
@@ -40,6 +41,7 @@ func newTerm[E any](p *Processor[E]) *term[E] {
 // setMark sets the mark, which the checkpoint has just returned.
 func (t *term[E]) setMark(m Mark) {
 	t.mark = m
+	t.marks.Add(1)
 	t.claim.Store(m.Claim)
 	t.pauseSeen.Store(m.Paused)
 }

@@ -40,7 +40,7 @@ type Process struct {
 }
 
 // StartProcess starts a command. The process does not get the terminal's Ctrl-C, and on Linux it dies with this
-// process, however this one ends. StartProcess overwrites cmd.SysProcAttr for that. The output is kept for
+// process, however this one ends. StartProcess sets fields of cmd.SysProcAttr for that. The output is kept for
 // Output, except for streams that cmd redirects. Kill, Close and Exit wait for the process to end; call at
 // least one of them.
 //

@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/automation/postgres"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

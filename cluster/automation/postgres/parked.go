@@ -47,7 +47,7 @@ func (s *Source[I]) Parked(ctx context.Context, name string, limit int) ([]Parke
 // Retry forgets the failures of an item, so that it is due again at once. The error matches ErrNotFound if there are
 // none. It blocks until PostgreSQL has answered or ctx ends.
 func (s *Source[I]) Retry(ctx context.Context, name, key string) error {
-	tag, err := s.db.Exec(ctx, s.sql.retry, name, key)
+	tag, err := s.db.Exec(ctx, s.sql.forget, name, key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("retry the item %q of automation %q: %w", key, name, withHint(err))

@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/cluster/automation/postgres"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -24,6 +25,7 @@ var errOops = errors.New("oops")
 
 // One server serves all parts.
 func TestPostgres(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)
@@ -45,6 +47,7 @@ func TestPostgres(t *testing.T) {
 		"an old failure":          s.oldFailure,
 		"simple protocol":         s.simple,
 		"concurrent CreateTables": s.creations,
+		"a job that parks later":  s.parkedLater,
 	} {
 		t.Run(name, part)
 	}

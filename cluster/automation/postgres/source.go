@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // Source provides the rows of a table as items. Any number of automations may share one. All methods are safe for
@@ -104,8 +105,11 @@ func (s *Source[I]) claimRow(ctx context.Context, name string,
 	if err != nil && tx.Conn().IsClosed() && result.Outcome != automation.Done {
 		// The commit may have used up the time.
 		storing, stored := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-		err = s.storeFailure(storing, name, c.Key, result)
+		lost := s.storeFailure(storing, name, c.Key, result)
 		stored()
+		if lost != nil || result.Outcome == automation.Failed {
+			err = lost
+		}
 	}
 	if err != nil {
 		return true, false, fmt.Errorf("store the result: %w", err)
@@ -184,7 +188,7 @@ var errStillDue = errors.New("Config.Done has left the row due: let it change wh
 func (s *Source[I]) markDone(name, key string) *pgx.Batch {
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql.done, key)
-	batch.Queue(s.sql.recovered, name, key)
+	batch.Queue(s.sql.forget, name, key)
 	batch.Queue(s.sql.stillDue, key).QueryRow(func(row pgx.Row) error {
 		var due bool
 		if err := row.Scan(&due); err != nil {
@@ -202,7 +206,7 @@ func (s *Source[I]) markDone(name, key string) *pgx.Batch {
 func (s *Source[I]) commitResult(ctx context.Context, tx pgx.Tx, name, key string, r automation.Result) error {
 	if r.Outcome != automation.Done {
 		batch := &pgx.Batch{}
-		batch.Queue(s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(), storableText(r.Err),
+		batch.Queue(s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(), logtext.Bound(r.Err.Error(), maxError),
 			r.Outcome == automation.Parked)
 		batch.Queue(s.sql.forgetOld, name)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -213,11 +217,12 @@ func (s *Source[I]) commitResult(ctx context.Context, tx pgx.Tx, name, key strin
 }
 
 // storeFailure stores a failure after the transaction was lost, and with it what OnPark wrote. An item that was to be
-// parked is therefore stored as failed; OnPark is called again.
+// parked is therefore stored as failed, and claimRow returns an error; OnPark is called again.
 func (s *Source[I]) storeFailure(ctx context.Context, name, key string, r automation.Result) error {
 	r.Outcome = automation.Failed
 	return s.pg.Write(ctx, func(q pg.Querier) error {
-		_, err := q.Exec(ctx, s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(), storableText(r.Err), false)
+		_, err := q.Exec(ctx, s.sql.fail, name, key, r.Attempts, r.Failures, r.After.Seconds(),
+			logtext.Bound(r.Err.Error(), maxError), false)
 		return err
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // statements holds all statements that the source uses. $1 is the automation's name, and $2 the item's key.
 type statements struct {
-	create, claim, failure, value, done, stillDue, fail, recovered, forgetOld, count, parked, retry string
+	create, claim, failure, value, done, stillDue, fail, forget, forgetOld, count, parked string
 }
 
 // countLimit limits the items that are counted as due, because each is looked at.
@@ -46,7 +46,7 @@ where name = $1 and key = $2`),
 values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6, case when $7 then clock_timestamp() end)
 on conflict (name, key) do update set attempts = excluded.attempts, failures = excluded.failures, due = excluded.due,
 error = excluded.error, parked = excluded.parked`),
-		recovered: of(`delete from {failures} where name = $1 and key = $2`),
+		forget: of(`delete from {failures} where name = $1 and key = $2`),
 		// Items that left the list in another way leave their failures behind.
 		forgetOld: of(`delete from {failures} where (name, key) in (select name, key from {failures}
 where name = $1 and parked is null and due < clock_timestamp() - interval '1 day' for update skip locked)`),
@@ -55,7 +55,6 @@ where name = $1 and parked is null and due < clock_timestamp() - interval '1 day
 (select count(*) from {failures} where name = $1 and parked is not null)`),
 		parked: of(`select key, error, attempts, parked from {failures} where name = $1 and parked is not null
 order by parked, key limit $2`),
-		retry: of(`delete from {failures} where name = $1 and key = $2`),
 	}
 }
 

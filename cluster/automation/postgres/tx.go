@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,12 +85,6 @@ func classifyError(tx pgx.Tx, err error) error {
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
 	}
 	return err
-}
-
-// storableText returns the part of an error's text that a database can store.
-func storableText(err error) string {
-	text := err.Error()
-	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")
 }
 
 // withHint adds the remedy if a table is missing.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/automation"
 	"github.com/goverse/goverse/cluster/automation/postgres"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -49,6 +50,7 @@ func work(url string) error {
 
 // However often processes are killed, each job takes effect once.
 func TestKilledProcesses(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)

@@ -16,9 +16,13 @@ import (
 
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/redis"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(m)
+}
 
 var names atomic.Int64
 

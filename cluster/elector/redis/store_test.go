@@ -25,6 +25,7 @@ type server struct {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	s := server{Server: redisserver.StartForTest(t), ctx: testContext(t)}
 	s.client = placeAt(s.Address()).client(t)
 	t.Run("conforms", func(t *testing.T) {

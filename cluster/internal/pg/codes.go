@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -14,6 +15,7 @@ const (
 	codeNoStatement          = "26000"
 	CodeNoTable              = "42P01"
 	CodeNoColumn             = "42703"
+	CodeNoRight              = "42501"
 	CodeSerializationFailure = "40001"
 	CodeDeadlock             = "40P01"
 	CodeCompletionUnknown    = "40003"
@@ -76,6 +78,13 @@ func WithRemedy(err error) error {
 		}
 	}
 	return err
+}
+
+// RefusedForGood reports whether the server would refuse the same statement again: for want of rights, tables or
+// functions, for a value, or for a limit of PostgreSQL's.
+func RefusedForGood(err error) bool {
+	code := CodeOf(err)
+	return code != "" && slices.Contains([]string{"22", "23", "28", "3D", "3F", "42", "54"}, code[:2])
 }
 
 // Transient reports whether a code means that the server is unwell or another transaction was in the way, and not that

@@ -181,11 +181,10 @@ func (e *Election) Leader() leaderelection.Leader {
 			Member: true, Lease: t.claim.SessionID()}
 	}
 	entries := e.entries()
-	if len(entries) == 0 || entries[0].Token == 0 || entries[0].Session == e.es.keeper.SessionID() {
+	if len(entries) > 0 && entries[0].Session == e.es.keeper.SessionID() {
 		return leaderelection.Leader{} // the own claim stands for a moment before or after the term
 	}
-	return leaderelection.Leader{Address: entries[0].Owner, Token: entries[0].Token, Mode: leaderelection.ModeElection,
-		Member: true, Lease: entries[0].Session}
+	return leaderOf(entries)
 }
 
 // Queue returns the addresses of the candidates, the leader's first, as far as this process knows.

@@ -17,10 +17,18 @@ import (
 	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// shared is the server of the tests that do not stop it.
+var shared pgserver.Shared
+
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(shared.Tests(m))
+}
 
 // A candidate is used like one of a cluster's.
 var (
@@ -43,9 +51,9 @@ type process struct {
 	owner   string
 }
 
-func open(t testing.TB, db *pgserver.Server, owner string, opts ...postgres.Option) *process {
+func open(t testing.TB, db interface{ URL() string }, owner string, opts ...postgres.Option) *process {
 	t.Helper()
-	s, err := pgsession.Open(patient(t), pgsession.Config{URL: db.URL(), Owner: owner, Deadline: 5 * time.Second})
+	s, err := pgsession.Open(patient(t), pgsession.Config{URL: db.URL(), Owner: owner, Deadline: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(patient(t))) })
 	return &process{postgres.New(s, opts...), s, owner}
@@ -74,7 +82,8 @@ func follows(t testing.TB, e interface{ Queue() []string }, queue ...string) {
 }
 
 func TestElections(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	a, b, other := open(t, db, "a"), open(t, db, "b"), open(t, db, "other")
 	ca := a.stand(t, "it")
 	first := leads(t, ca)
@@ -129,9 +138,45 @@ func TestElections(t *testing.T) {
 	leads(t, a.stand(t, "it"))
 }
 
+func TestList(t *testing.T) {
+	db := pgserver.StartForTest(t)
+	a, b := open(t, db, "a"), open(t, db, "b")
+	first := a.stand(t, "x/%")
+	term := leads(t, first)
+	b.stand(t, "x/%")
+	leads(t, b.stand(t, "y"))
+	follows(t, first, "a", "b")
+	conn, err := pgx.Connect(patient(t), db.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(patient(t))) }()
+	all, more, err := postgres.List(patient(t), conn, "", leaderelection.Query{})
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, all, 2)
+	require.Equal(t, leaderelection.Standing{Name: "x/%", Leader: leaderelection.Leader{Address: "a", Token: term.Token(),
+		Mode: leaderelection.ModeElection, Member: true, Lease: all[0].Leader.Lease}, Length: 2,
+		Candidates: []leaderelection.Standby{{Address: "a", Member: true}, {Address: "b", Member: true}}}, all[0])
+	one, err := postgres.Read(patient(t), conn, "", "x/%")
+	require.NoError(t, err)
+	require.Equal(t, all[0], one)
+	part, more, err := postgres.List(patient(t), conn, "", leaderelection.Query{Limit: 1, Candidates: 1})
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Equal(t, []leaderelection.Standby{{Address: "a", Member: true}}, part[0].Candidates)
+	require.Equal(t, 2, part[0].Length)
+	rest, more, err := postgres.List(patient(t), conn, "", leaderelection.Query{After: "x/%"})
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Equal(t, all[1:], rest)
+	none, err := postgres.Read(patient(t), conn, "", "none")
+	require.NoError(t, err)
+	require.Equal(t, leaderelection.Standing{Name: "none", Candidates: []leaderelection.Standby{}}, none)
+}
+
 // A leader that gives way waits for its functions, and a fenced transaction keeps the next one from leading.
 func TestWorkOfATerm(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	a, b := open(t, db, "a"), open(t, db, "b")
 	ca := a.stand(t, "it")
 	leads(t, ca)
@@ -184,7 +229,8 @@ func TestWorkOfATerm(t *testing.T) {
 
 // A function that goes on after its context has ended is not waited for forever, and reported.
 func TestWorkThatGoesOn(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	a, b := open(t, db, "a", postgres.WorkTimeout(50*time.Millisecond)), open(t, db, "b")
 	ca := a.stand(t, "it")
 	leads(t, ca)
@@ -204,7 +250,8 @@ func TestWorkThatGoesOn(t *testing.T) {
 
 // A leader whose connection ends loses the term, and leads again when it is first in the queue.
 func TestSessionOfTheLeaderIsLost(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	a, b := open(t, db, "a"), open(t, db, "b")
 	ca := a.stand(t, "it")
 	term := leads(t, ca)
@@ -227,7 +274,8 @@ func TestSessionOfTheLeaderIsLost(t *testing.T) {
 
 // A processor leads by an election, and by a lock, in PostgreSQL as in etcd.
 func TestProcessorLeads(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	a, b := open(t, db, "a"), open(t, db, "b")
 	lead := func(p *process) (led <-chan int64, stop func()) {
 		tokens, ended := make(chan int64, 1), make(chan error, 1)

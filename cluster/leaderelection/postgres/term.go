@@ -28,6 +28,8 @@ type term struct {
 }
 
 func (t *term) Token() int64             { return t.claim.Token() }
+func (t *term) Key() string              { return t.claim.Key() }       // for goversed exec
+func (t *term) SessionID() int64         { return t.claim.SessionID() } // the same
 func (t *term) AcquiredAt() time.Time    { return t.acquired }
 func (t *term) Context() context.Context { return t.scope.Context() }
 func (t *term) Valid() bool              { return t.c.ownTerm() == t }

@@ -22,14 +22,26 @@ type Lister interface {
 func List(ctx context.Context, db Lister, schema string, q lock.Query) (found []lock.Standing, more bool, err error) {
 	queues, more, err := claims.List(ctx, db, cmp.Or(schema, pgsession.DefaultSchema), prefix, q.After, q.Limit)
 	for _, queue := range queues {
-		s := lock.Standing{Name: queue.Name, Holders: []lock.Holder{}, Length: len(queue.Entries),
-			Shared: queue.Entries[0].Shared}
-		for _, e := range queue.Entries {
-			if e.Token != 0 && (q.Holders == 0 || len(s.Holders) < q.Holders) {
-				s.Holders = append(s.Holders, lock.Holder{Owner: e.Owner, Token: e.Token})
-			}
-		}
-		found = append(found, s)
+		found = append(found, standing(queue, q.Holders))
 	}
 	return found, more, err
+}
+
+// Read reads the state of one lock in a schema, "" for the default one. Its Length is 0 if the lock is neither held nor
+// waited for. Read needs no session. It blocks until PostgreSQL has answered, or ctx ends. Errors are PostgreSQL's.
+func Read(ctx context.Context, db Lister, schema, name string) (lock.Standing, error) {
+	queue, err := claims.Read(ctx, db, cmp.Or(schema, pgsession.DefaultSchema), prefix, name)
+	return standing(queue, 0), err
+}
+
+// standing returns the state of a lock, with at most so many holders, or all if that is 0.
+func standing(queue claims.Queue, holders int) lock.Standing {
+	s := lock.Standing{Name: queue.Name, Holders: []lock.Holder{}, Length: len(queue.Entries),
+		Shared: len(queue.Entries) > 0 && queue.Entries[0].Shared}
+	for _, e := range queue.Entries {
+		if e.Token != 0 && (holders == 0 || len(s.Holders) < holders) {
+			s.Holders = append(s.Holders, lock.Holder{Owner: e.Owner, Token: e.Token})
+		}
+	}
+	return s
 }

@@ -17,17 +17,28 @@ import (
 	"github.com/goverse/goverse/cluster/lock/locktest"
 	"github.com/goverse/goverse/cluster/lock/postgres"
 	"github.com/goverse/goverse/cluster/pgsession"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// shared is the server of the tests that do not stop it.
+var shared pgserver.Shared
+
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(shared.Tests(m))
+}
 
 const patience = time.Minute
+
+// steady is the deadline of sessions that are not to be lost.
+const steady = 10 * time.Second
 
 var owners atomic.Int64
 
 // open opens a session that ends with the test.
-func open(t testing.TB, db *pgserver.Server, deadline time.Duration) *pgsession.Session {
+func open(t testing.TB, db interface{ URL() string }, deadline time.Duration) *pgsession.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -43,19 +54,21 @@ func open(t testing.TB, db *pgserver.Server, deadline time.Duration) *pgsession.
 }
 
 func TestConforms(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
-		return postgres.New(open(t, db, 0)), postgres.New(open(t, db, 0))
+		return postgres.New(open(t, db, steady)), postgres.New(open(t, db, steady))
 	})
 }
 
 // A lock beside an advisory lock excludes programs that only know that one, in both directions.
 func TestBesideAdvisoryLocks(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	numbered := postgres.BesideAdvisoryLocks(func(name string) (int64, bool) { return 42, name == "outbox" })
-	locks := postgres.New(open(t, db, 0), numbered)
+	locks := postgres.New(open(t, db, steady), numbered)
 	old, err := pgx.Connect(ctx, db.URL())
 	require.NoError(t, err)
 	try := func(sql string) (ok bool) {
@@ -105,10 +118,11 @@ func TestBesideAdvisoryLocks(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	locks := postgres.New(open(t, db, 0))
+	locks := postgres.New(open(t, db, steady))
 	names := []string{"a", "b/\x00\xff%", "c"}
 	var held []lock.Held
 	for _, name := range names {
@@ -136,6 +150,16 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, more)
 	require.Equal(t, all[1:2], part)
+	for _, s := range all {
+		one, err := postgres.Read(ctx, conn, "", s.Name)
+		require.NoError(t, err)
+		require.Equal(t, s, one)
+	}
+	none, err := postgres.Read(ctx, conn, "", "none")
+	require.NoError(t, err)
+	require.Equal(t, lock.Standing{Name: "none", Holders: []lock.Holder{}}, none)
+	_, err = postgres.Read(ctx, conn, "no such schema", "a")
+	require.Error(t, err)
 	for _, h := range append(held, second) {
 		require.NoError(t, h.Release(ctx))
 	}

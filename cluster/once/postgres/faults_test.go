@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/once/postgres"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -58,6 +59,7 @@ func (s *testBed) begin(p *process, name string, fn func(context.Context, int64)
 
 // The session's connections end while the effect runs: its context ends, and the outcome is unknown.
 func TestSessionLostInside(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	end := s.begin(a, "mail", func(ctx context.Context, _ int64) ([]byte, error) {
@@ -87,12 +89,13 @@ func (s *testBed) endSession(p *process) {
 	require.EqualValues(s, 1, s.exec("delete from goverse.session where owner = $1", p.owner))
 }
 
-// long is the deadline of a session whose heartbeats are minutes apart.
-const long = time.Hour
+// long is the deadline of a session whose heartbeats are far apart.
+const long = time.Minute
 
 // A process that does not know yet that it has lost its claim cannot record its outcome any more: others have seen
 // that it is unknown.
 func TestOutcomeWithoutItsClaimIsRefused(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.start(s.url, long), s.start(s.url, 0)
 	end := s.begin(a, "mail", func(ctx context.Context, _ int64) ([]byte, error) { return []byte("sent"), ctx.Err() })
@@ -123,6 +126,7 @@ func fails(context.Context, int64) ([]byte, error) { return nil, errRefused }
 
 // A process whose claim is gone before its effect begins does not begin it, and gets another claim.
 func TestBeginWithoutItsClaimIsRefused(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.start(s.url+"&pool_max_conns=1", long), s.start(s.url, 0)
 	end := s.begin(b, "mail", fails)
@@ -182,6 +186,7 @@ func (s *testBed) cut(r *fault.Relay) {
 
 // The answer to each write of the mark is lost. The effect runs once, and its outcome is stored once.
 func TestAnswersAreLost(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, relay := s.relayed()
 	b := s.start(s.url, 0)
@@ -249,9 +254,49 @@ func (s *testBed) waiting(tx pgx.Tx) bool {
 	return n == 1
 }
 
+// lateContext has ended once over is set. Its Done does not show that: goroutines that wait for it may be late.
+type lateContext struct {
+	context.Context
+	over *atomic.Bool
+}
+
+func (c lateContext) Err() error {
+	if c.over.Load() {
+		return errRefused
+	}
+	return c.Context.Err()
+}
+
+// An effect does not begin if its caller has given up when the answer to the first write comes.
+func TestGivenUpBeforeTheAnswer(t *testing.T) {
+	pace.Parallel(t)
+	s := newTestBed(t)
+	a, relay := s.relayed()
+	b := s.start(s.url, 0)
+	end := s.begin(b, "mail", fails)
+	ctx := lateContext{s.ctx, &atomic.Bool{}}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.Once(ctx, "mail", never)
+		ended <- err
+	}()
+	s.eventually(func() bool { return s.claimWaits(a) })
+	relay.Blackhole(fault.FromTarget)
+	require.ErrorIs(t, end().err, errRefused)
+	s.hasState("mail", once.Running, a)
+	ctx.over.Store(true)
+	require.NoError(t, relay.Heal()) // the answer comes
+	require.ErrorIs(t, <-ended, errRefused)
+	var n atomic.Int32
+	r, err := b.Once(s.ctx, "mail", counts(&n, "sent"))
+	require.NoError(t, err)
+	require.True(t, r.Ran)
+}
+
 // A caller that gives up while its first write is in flight takes it back, whether it has arrived or arrives later:
 // the effect did not begin, and all later callers know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, relay := s.relayed()
 	b := s.start(s.url, 0)
@@ -289,6 +334,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 // The server crashes while the effect runs, and commits of the pool's connections need not be durable. The mark is
 // not lost: the effect does not run again.
 func TestServerCrashesInside(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	s := newTestBedAt(t, db.URL())
 	s.exec("alter system set wal_writer_delay = '10s'")
@@ -304,6 +350,7 @@ func TestServerCrashesInside(t *testing.T) {
 
 // A pool that leads to another database than the session is noticed, and so is a missing table.
 func TestWrongDatabase(t *testing.T) {
+	pace.Parallel(t)
 	s, other := newTestBed(t), newTestBed(t)
 	other.two()
 	a := s.start(other.url, 0)
@@ -320,6 +367,7 @@ func TestWrongDatabase(t *testing.T) {
 
 // No connection of the pool is in use while an effect runs.
 func TestPoolOfOneConnection(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a := s.start(s.url+"&pool_max_conns=1", 0)
 	r, err := a.Once(s.ctx, "outer", func(ctx context.Context, _ int64) ([]byte, error) {
@@ -332,6 +380,7 @@ func TestPoolOfOneConnection(t *testing.T) {
 }
 
 func TestBadConfig(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a := s.start(s.url, 0)
 	_, err := postgres.New(nil, postgres.Config{DB: a.pool})

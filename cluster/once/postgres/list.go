@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/internal/pg/claims"
 	"github.com/goverse/goverse/cluster/once"
@@ -25,11 +23,6 @@ func (e *Effects) Look(ctx context.Context, name string) (once.Standing, error) 
 	return m, err
 }
 
-// rowsQuerier is a pg.Querier that reads several rows: each connection, pool or transaction of pgx.
-type rowsQuerier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // List implements [once.Registry], in one statement. Names are in the order of their bytes, where bytes that are not
 // UTF-8, NUL and % count as %.
 func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing, more bool, err error) {
@@ -43,7 +36,7 @@ func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing
 	}
 	err = e.db.Read(ctx, func(db pg.Querier) error {
 		found = nil
-		rows, err := db.(rowsQuerier).Query(ctx, sql, claims.EscapeName(q.After), limit)
+		rows, err := db.(claims.Lister).Query(ctx, sql, claims.EscapeName(q.After), limit)
 		if err != nil {
 			return err
 		}

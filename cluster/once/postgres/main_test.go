@@ -3,12 +3,12 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +22,8 @@ import (
 	"github.com/goverse/goverse/cluster/once/oncetest"
 	"github.com/goverse/goverse/cluster/once/postgres"
 	"github.com/goverse/goverse/cluster/pgsession"
-	"github.com/goverse/goverse/internal/test/needed"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -36,35 +37,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(tests{m})
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(shared.Tests(m))
 }
 
-// server is the server of all tests, each of which has a database of its own.
-var server = sync.OnceValues(func() (*pgserver.Server, error) {
-	started.Store(true)
-	return pgserver.Start("-c", "fsync=off", "-c", "autovacuum=off")
-})
+// shared is the server of the tests that do not stop it.
+var shared pgserver.Shared
 
-var started atomic.Bool
-
-// tests runs the tests, and then closes the server.
-type tests struct{ *testing.M }
-
-func (t tests) Run() int {
-	code := t.M.Run()
-	if !started.Load() {
-		return code
-	}
-	if db, err := server(); err == nil {
-		if err := db.Close(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-	}
-	return code
-}
-
-var databases, owners atomic.Int64
+var owners atomic.Int64
 
 // testBed is a database.
 type testBed struct {
@@ -76,15 +56,7 @@ type testBed struct {
 
 func newTestBed(t *testing.T) *testBed {
 	t.Helper()
-	db, err := server()
-	if errors.Is(err, pgserver.ErrNotInstalled) {
-		needed.Missing(t, "postgres", err.Error())
-	}
-	require.NoError(t, err)
-	name := fmt.Sprint("test", databases.Add(1))
-	s := newTestBedAt(t, db.URL())
-	s.exec("create database " + name)
-	return newTestBedAt(t, strings.Replace(db.URL(), "/postgres?", "/"+name+"?", 1))
+	return newTestBedAt(t, shared.Database(t).URL())
 }
 
 // newTestBedAt returns a test bed in a database that exists.
@@ -127,12 +99,15 @@ type process struct {
 	pool  *pgxpool.Pool
 }
 
-// start starts a process. Its session goes to the database, and its pool to url.
+// steady is the deadline of sessions that are not to be lost.
+const steady = 10 * time.Second
+
+// start starts a process. Its session goes to the database, and its pool to url. A deadline of 0 means steady.
 func (s *testBed) start(url string, deadline time.Duration) *process {
 	s.Helper()
 	p := &process{owner: fmt.Sprint("process-", owners.Add(1))}
 	session, err := pgsession.Open(s.ctx, pgsession.Config{URL: s.url + "&application_name=" + p.owner,
-		Deadline: deadline, Owner: p.owner})
+		Deadline: cmp.Or(deadline, steady), Owner: p.owner})
 	require.NoError(s, err)
 	cfg, err := pgxpool.ParseConfig(url)
 	require.NoError(s, err)
@@ -158,12 +133,14 @@ func (s *testBed) two() (a, b *process) {
 }
 
 func TestConforms(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, b })
 }
 
 func TestOneProcessConforms(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a := s.start(s.url, 0)
 	oncetest.Run(t, func(t *testing.T) (once.Registry, once.Registry) { return a, a })
@@ -171,8 +148,10 @@ func TestOneProcessConforms(t *testing.T) {
 
 // The default isolation level of the pool's connections does not matter.
 func TestConformsWithStricterIsolation(t *testing.T) {
+	pace.Parallel(t)
 	for _, level := range []string{"serializable", "repeatable read"} {
 		t.Run(level, func(t *testing.T) {
+			pace.Parallel(t)
 			s := newTestBed(t)
 			url := s.url + "&default_transaction_isolation=" + strings.ReplaceAll(level, " ", "%20")
 			a, b := s.start(url, 0), s.start(url, 0)
@@ -183,6 +162,7 @@ func TestConformsWithStricterIsolation(t *testing.T) {
 
 // The pool may go to a pooler of transactions, although the session may not.
 func TestConformsWithAPoolerOfTransactions(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t) // the pooler serves the database postgres only
 	url := db.PooledForTest(t, "transaction") + "&default_query_exec_mode=exec"
 	s := newTestBedAt(t, db.URL())

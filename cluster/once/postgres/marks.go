@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,11 +105,9 @@ func (e *Effects) writeConfirmed(ctx context.Context, c *claims.Claim, name, sql
 	}
 }
 
-// refusedForGood reports whether the same statement would be refused again.
-func refusedForGood(err error) bool {
-	code := pg.CodeOf(err)
-	return code != "" && slices.Contains([]string{"22", "23", "25", "28", "3D", "3F", "42"}, code[:2])
-}
+// refusedForGood reports whether the same statement would be refused again. A pool that has led to a server without
+// writes three times does so for good.
+func refusedForGood(err error) bool { return pg.RefusedForGood(err) || pg.RefusedReadOnly(err) }
 
 // withHint adds the remedy if the table is missing or a pooler interferes.
 func withHint(err error) error {
@@ -121,15 +117,8 @@ func withHint(err error) error {
 	return pg.WithRemedy(err)
 }
 
-// errorText returns the part of an error's text that is kept.
-func errorText(err error) string {
-	const limit = 1024
-	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", "?"), "?")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "..."
-	}
-	return text
-}
+// maxError limits the text of an error that is kept, in bytes.
+const maxError = 1024
 
 // Every expireEvery-th outcome that a process records deletes up to expireBatch expired marks, and so does the first.
 // That is more than are added in the meantime.

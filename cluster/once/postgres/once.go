@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/pg/claims"
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -71,6 +72,8 @@ func (e *Effects) runAttempt(ctx context.Context, c *claims.Claim, name string,
 		return once.Result{}, true, fmt.Errorf("effect %q: %w", name, errClaimGone)
 	case err == nil && !c.Valid(): // timers may be late
 		err = fmt.Errorf("effect %q: %w", name, c.EndCause())
+	case err == nil && ctx.Err() != nil: // it was answered all the same
+		err = fmt.Errorf("effect %q: %w", name, context.Cause(ctx))
 	}
 	if err != nil { // fn does not run; record that, because the mark may say Running
 		again := ctx.Err() == nil && !c.Valid()
@@ -123,7 +126,7 @@ func (e *Effects) recordNotBegun(c *claims.Claim, name string, why error) error 
 func (e *Effects) recordOutcome(c *claims.Claim, m once.Standing, value []byte, failure error) (once.Result, error) {
 	switch {
 	case failure != nil:
-		m.State, m.Error = once.Failed, errorText(failure)
+		m.State, m.Error = once.Failed, logtext.Bound(failure.Error(), maxError)
 	case len(value) > once.MaxValue:
 		m.State, m.Dropped = once.Done, len(value)
 	default:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/once/postgres"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // expire lets the retention of all marks pass that have one.
@@ -23,6 +24,7 @@ func (s *testBed) expire() {
 
 // What has expired is not remembered, although its mark may not be deleted yet. An unknown outcome never expires.
 func TestRetention(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	var n atomic.Int32
@@ -66,6 +68,7 @@ func TestRetention(t *testing.T) {
 
 // Each kind of call deletes expired marks, a bounded number at a time, and those of unknown outcome never.
 func TestExpiredMarksAreDeleted(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	const perBatch, every, expired = postgres.ExpireBatch, postgres.ExpireEvery, 3*postgres.ExpireBatch + 5
 	calls := map[string]func(p *process, i int) error{
@@ -96,4 +99,27 @@ func TestExpiredMarksAreDeleted(t *testing.T) {
 		_, err := p.Once(s.ctx, what+" unknown", never)
 		require.ErrorIs(t, err, once.ErrUnknown)
 	}
+}
+
+// The table is made although another process makes it at the time, for longer than the pool's connections wait for
+// locks.
+func TestTableIsMadeMeanwhile(t *testing.T) {
+	pace.Parallel(t)
+	s := newTestBed(t)
+	a := s.start(s.url+"&lock_timeout=10", 0)
+	s.exec("drop table goverse.effect")
+	tx, err := s.admin.Begin(s.ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(s.ctx, "select pg_advisory_xact_lock($1)", postgres.TableLock)
+	require.NoError(t, err)
+	made := make(chan error, 1)
+	go func() { made <- a.CreateTable(s.ctx) }()
+	s.eventually(func() (waits bool) {
+		require.NoError(t, tx.QueryRow(s.ctx, `select exists (select from pg_stat_activity where wait_event_type = 'Lock'
+			and datname = current_database() and query_start < clock_timestamp() - interval '200 ms')`).Scan(&waits))
+		return waits || len(made) > 0
+	})
+	require.Empty(t, made)
+	require.NoError(t, tx.Commit(s.ctx))
+	require.NoError(t, <-made)
 }

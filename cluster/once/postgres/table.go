@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/internal/pg/claims"
 )
@@ -31,17 +29,13 @@ CREATE INDEX IF NOT EXISTS effect_expires ON {{schema}}.effect (expires) WHERE e
 CREATE INDEX IF NOT EXISTS effect_running ON {{schema}}.effect (name) WHERE state = 'running';
 `
 
-// tableLock is the advisory lock of the transaction that makes the table: PostgreSQL does not make one thing twice at
-// once, IF NOT EXISTS or not.
+// tableLock is the advisory lock of the transaction that makes the table.
 const tableLock = 0x6f6e6365 // "once"
 
 // SchemaSQL returns the statements that make the table in a session's schema, "" for the default one. A user that
 // may not create tables there has them run by another one, after those of pgsession.SchemaSQL.
-func SchemaSQL(schema string) string { return in(cmp.Or(schema, claims.DefaultSchema), createTable) }
-
-// in puts the name of the schema into statements.
-func in(schema, sql string) string {
-	return strings.ReplaceAll(sql, "{{schema}}", pgx.Identifier{schema}.Sanitize())
+func SchemaSQL(schema string) string {
+	return pg.InSchema(cmp.Or(schema, claims.DefaultSchema), createTable)
 }
 
 // CreateTable makes the table of marks in the session's schema, unless it is there. Any number of processes may call
@@ -52,11 +46,7 @@ func (e *Effects) CreateTable(ctx context.Context) error {
 	if err == nil && found {
 		return nil // a user that may not create tables is not refused
 	}
-	err = e.db.Write(ctx, func(q pg.Querier) error { // one query string is one transaction
-		_, err := q.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n", tableLock)+SchemaSQL(e.schema),
-			pgx.QueryExecModeSimpleProtocol)
-		return err
-	})
+	err = e.db.Write(ctx, func(q pg.Querier) error { return pg.CreateTables(ctx, q, tableLock, SchemaSQL(e.schema)) })
 	if err != nil {
 		return fmt.Errorf("make the table of effects: %w", err)
 	}
@@ -80,47 +70,48 @@ const (
 )
 
 func statementsFor(schema string) statements {
+	in := func(sql string) string { return pg.InSchema(schema, sql) }
 	return statements{
-		exists: `SELECT to_regclass('` + strings.ReplaceAll(in(schema, "{{schema}}.effect"), "'", "''") + `') IS NOT NULL`,
-		read:   in(schema, `SELECT `+columns+`, `+held+` FROM {{schema}}.effect m WHERE m.name = $1 AND `+remembered),
+		exists: `SELECT to_regclass('` + strings.ReplaceAll(in("{{schema}}.effect"), "'", "''") + `') IS NOT NULL`,
+		read:   in(`SELECT ` + columns + `, ` + held + ` FROM {{schema}}.effect m WHERE m.name = $1 AND ` + remembered),
 		// Writes that an attempt begins, or (state failed) that it did not. The token shows whether its own mark
 		// stands: one that says that it did not begin is never replaced by one that says that it did, however late
 		// that one arrives.
-		begin: in(schema, `INSERT INTO {{schema}}.effect AS m
+		begin: in(`INSERT INTO {{schema}}.effect AS m
 	(name, state, attempt, token, owner, at, retention, error, expires)
 SELECT $3::text, $4::text, 1, $5::bigint, $6::text, clock_timestamp(), $7::interval, $8::text,
 	CASE $4::text WHEN 'failed' THEN clock_timestamp() + $7::interval END
 FROM fence, durable WHERE durable.setting <> ''
 ON CONFLICT (name) DO UPDATE SET state = excluded.state,
-	attempt = CASE WHEN m.token = excluded.token THEN m.attempt ELSE `+nextAttempt+` END,
+	attempt = CASE WHEN m.token = excluded.token THEN m.attempt ELSE ` + nextAttempt + ` END,
 	token = excluded.token, owner = excluded.owner, at = excluded.at, value = '', dropped = 0, error = excluded.error,
 	resolved = '', retention = excluded.retention, expires = excluded.expires
 WHERE CASE WHEN m.token = excluded.token THEN m.state = 'running' AND excluded.state = 'failed'
 	ELSE m.state = 'failed' OR m.expires <= clock_timestamp() END
 RETURNING m.attempt`),
 		// Writes the outcome of an attempt.
-		record: in(schema, `UPDATE {{schema}}.effect m SET state = $5::text, value = $6::bytea, dropped = $7::integer,
+		record: in(`UPDATE {{schema}}.effect m SET state = $5::text, value = $6::bytea, dropped = $7::integer,
 	error = $8::text, resolved = $9::text, at = clock_timestamp(), expires = clock_timestamp() + m.retention
 FROM fence, durable WHERE durable.setting <> '' AND m.name = $3::text AND m.state = 'running' AND m.token = $4::bigint
 RETURNING m.attempt`),
 		// The same in a user's transaction: other transactions see the mark when that one has been committed.
-		beginTx: in(schema, `INSERT INTO {{schema}}.effect AS m (name, state, attempt, token, owner, at, retention, expires)
+		beginTx: in(`INSERT INTO {{schema}}.effect AS m (name, state, attempt, token, owner, at, retention, expires)
 VALUES ($1::text, 'done', 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $2::text, clock_timestamp(),
 	$3::interval, clock_timestamp() + $3::interval)
-ON CONFLICT (name) DO UPDATE SET state = excluded.state, attempt = `+nextAttempt+`,
+ON CONFLICT (name) DO UPDATE SET state = excluded.state, attempt = ` + nextAttempt + `,
 	token = greatest(m.token + 1, excluded.token), owner = excluded.owner, at = excluded.at, value = '', dropped = 0,
 	error = '', resolved = '', retention = excluded.retention, expires = excluded.expires
 WHERE m.state = 'failed' OR m.expires <= clock_timestamp()
 RETURNING m.attempt, m.token`),
-		recordTx: in(schema, `UPDATE {{schema}}.effect m SET value = $2::bytea, dropped = $3::integer,
+		recordTx: in(`UPDATE {{schema}}.effect m SET value = $2::bytea, dropped = $3::integer,
 	at = clock_timestamp(), expires = clock_timestamp() + m.retention WHERE m.name = $1::text`),
-		deleteExpired: in(schema, fmt.Sprintf(`WITH expired AS (SELECT name FROM {{schema}}.effect WHERE expires <= now()
+		deleteExpired: in(fmt.Sprintf(`WITH expired AS (SELECT name FROM {{schema}}.effect WHERE expires <= now()
 	ORDER BY expires LIMIT %d FOR UPDATE SKIP LOCKED)
 DELETE FROM {{schema}}.effect m USING expired WHERE m.name = expired.name`, expireBatch)),
-		list: in(schema, `SELECT `+columns+`, `+held+` FROM {{schema}}.effect m WHERE m.name > $1 AND `+remembered+`
+		list: in(`SELECT ` + columns + `, ` + held + ` FROM {{schema}}.effect m WHERE m.name > $1 AND ` + remembered + `
 	ORDER BY m.name LIMIT $2::bigint`),
-		listUnknown: in(schema, `SELECT `+columns+`, false FROM {{schema}}.effect m WHERE m.name > $1
-	AND m.state = 'running' AND NOT `+held+` ORDER BY m.name LIMIT $2::bigint`),
+		listUnknown: in(`SELECT ` + columns + `, false FROM {{schema}}.effect m WHERE m.name > $1
+	AND m.state = 'running' AND NOT ` + held + ` ORDER BY m.name LIMIT $2::bigint`),
 	}
 }
 

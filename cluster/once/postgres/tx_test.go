@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/once/postgres"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // effectTx is an effect in a transaction.
@@ -58,6 +59,7 @@ func (s *testBed) awaitLockWait() {
 
 // The mark and the effect are committed together.
 func TestTxCommitted(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -88,6 +90,7 @@ func TestTxCommitted(t *testing.T) {
 // What is rolled back did not take place: by the caller, by a panic, or, back to the savepoint, by the effect's
 // error.
 func TestTxRolledBack(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -124,6 +127,7 @@ func TestTxRolledBack(t *testing.T) {
 
 // A second transaction, and a call of Once, wait for the first transaction, whatever becomes of it.
 func TestTxAtOnce(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -164,6 +168,7 @@ func TestTxAtOnce(t *testing.T) {
 
 // Twenty transactions at once, of which some fail and are repeated.
 func TestManyTxAtOnce(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -198,6 +203,7 @@ func TestManyTxAtOnce(t *testing.T) {
 
 // With a snapshot from before the other transaction's commit, PostgreSQL fails the second one.
 func TestTxWithAnOldSnapshot(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -216,6 +222,7 @@ func TestTxWithAnOldSnapshot(t *testing.T) {
 
 // A transaction does not wait for a running attempt of Once, does not hold it up, and does not run an unknown effect.
 func TestTxBesideOnce(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	r, err := a.Once(s.ctx, "running", func(context.Context, int64) ([]byte, error) {
@@ -252,6 +259,7 @@ func TestTxBesideOnce(t *testing.T) {
 }
 
 func TestTxArguments(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	long := strings.Repeat("x", once.MaxValue+1)

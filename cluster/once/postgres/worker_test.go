@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,6 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster/once/postgres"
 	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // The environment that makes this program a worker: it attempts an effect, or with workerHang stands still in it.
@@ -30,7 +32,11 @@ const (
 func work(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	session, err := pgsession.Open(ctx, pgsession.Config{URL: url, Owner: fmt.Sprint("worker ", os.Getpid())})
+	cfg := pgsession.Config{URL: url, Owner: fmt.Sprint("worker ", os.Getpid())}
+	if os.Getenv(workerHang) != "" {
+		cfg.Deadline = pace.TTL(time.Second) // others take over when it was killed
+	}
+	session, err := pgsession.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -110,6 +116,7 @@ func (s *testBed) countRan() int {
 
 // Twenty processes attempt one effect: one runs it.
 func TestManyProcessesTryAndOneRuns(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a := s.start(s.url, 0)
 	s.createRan()
@@ -130,6 +137,7 @@ func TestManyProcessesTryAndOneRuns(t *testing.T) {
 
 // A process is killed while its effect runs. All others see an unknown outcome, until it is resolved.
 func TestKilledInsideIsUnknown(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a, b := s.two()
 	s.createRan()
@@ -157,6 +165,7 @@ func TestKilledInsideIsUnknown(t *testing.T) {
 
 // A process is killed before it commits: nothing happened, and the next one runs the effect without further ado.
 func TestKilledBeforeTheCommit(t *testing.T) {
+	pace.Parallel(t)
 	s := newTestBed(t)
 	a := s.start(s.url, 0)
 	s.createRan()

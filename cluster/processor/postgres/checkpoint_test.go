@@ -16,10 +16,14 @@ import (
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.SetParallel()
+	goleak.VerifyTestMain(m)
+}
 
 // testBed is a database; each part of the test has a table of its own.
 type testBed struct {
@@ -36,7 +40,7 @@ func newTestBed(t *testing.T) *testBed {
 	return &testBed{server: db, pool: pool}
 }
 
-// One server serves all parts.
+// One server serves all parts of a test. Those that wait have another one than those that conform.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -44,25 +48,35 @@ func TestPostgres(t *testing.T) {
 	t.Run("conforms at any isolation", s.isolated)
 	t.Run("tables of an earlier release", s.oldTables)
 	t.Run("each event takes effect once", s.onceEach)
-	t.Run("a paused leader", s.pausedLeader)
 	t.Run("what a commit refuses", s.refused)
 	t.Run("text that it cannot take", s.badText)
+	t.Run("tokens found at once", s.foundAtOnce)
+	t.Run("partitions over shards", s.partitions)
+	t.Run("misuse", s.misused)
+	t.Run("a database that is away", s.away)
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	s := newTestBed(t)
+	t.Run("a paused leader", s.pausedLeader)
 	t.Run("an idle transaction", s.idle)
 	t.Run("a transaction that is slow", s.slow)
 	t.Run("trouble inside a handler", s.inHandler)
 	t.Run("a database that does not answer", s.silent)
 	t.Run("answers that are lost", s.lost)
 	t.Run("a claim that comes late", s.lateClaim)
-	t.Run("tokens found at once", s.foundAtOnce)
+}
+
+func TestLeaders(t *testing.T) {
+	t.Parallel()
+	s := newTestBed(t)
 	t.Run("requests under load", s.load)
 	t.Run("fail-over", s.failover)
 	t.Run("electors as leader locks", s.overElectors)
-	t.Run("partitions over shards", s.partitions)
-	t.Run("misuse", s.misused)
-	t.Run("a database that is away", s.away)
 }
 
-// A second server, on which no interrupted connection has left a transaction open: it would delay the events.
+// Another server, on which no interrupted connection has left a transaction open: it would delay the events.
 func TestSource(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -73,6 +87,7 @@ func TestSource(t *testing.T) {
 	t.Run("lag of a table", s.lags)
 	t.Run("a database that falls silent", s.silentSource)
 	t.Run("values of all types", s.values)
+	t.Run("a large batch", s.largeBatch)
 	t.Run("a table that was there before", s.oldTable)
 	t.Run("a table from a dump", s.restored)
 	t.Run("bad sources", s.badSources)

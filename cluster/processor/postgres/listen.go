@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -37,7 +38,7 @@ func (s *Source) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := listener.Listen(ctx, s.cfg.DB)
 		if !lost && ctx.Err() == nil {
-			log.Warn("LISTEN failed, polling the table until it is restored", "error", err)
+			log.Warn("LISTEN failed, polling the table until it is restored", "error", logtext.OneLine(err))
 			lost = true
 		}
 		wait.For(ctx, listenBackoff.Delay(1, rand.Float64()))

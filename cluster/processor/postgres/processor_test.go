@@ -35,7 +35,7 @@ func (n *numbers) Read(_ context.Context, after processor.Position, limit int) (
 }
 
 // run starts a processor. end stops it and waits for it.
-func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], end func()) {
+func run[E any](t *testing.T, cfg processor.Config[E]) (p *processor.Processor[E], end func()) {
 	t.Helper()
 	p, err := processor.New(cfg)
 	require.NoError(t, err)

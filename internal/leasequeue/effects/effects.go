@@ -131,11 +131,15 @@ func (e *Effects) runAttempt(ctx context.Context, grant *leasequeue.Grant, name 
 	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: grant.Token(), By: e.cfg.Owner,
 		Retention: int64(e.cfg.Retention / time.Second)}
 	err = e.marks.writeConfirmed(work, grant.Guard(), name, &m)
-	if err == nil && !grant.Valid() {
-		err = fmt.Errorf("effect %q: %w", name, errConflict) // timers may be late
+	switch {
+	case err != nil:
+	case !grant.Valid(): // timers may be late
+		err = fmt.Errorf("effect %q: %w", name, errConflict)
+	case ctx.Err() != nil: // it was answered all the same
+		err = fmt.Errorf("effect %q: %w", name, context.Cause(ctx))
 	}
 	if err != nil {
-		if work.Err() != nil {
+		if work.Err() != nil && !errors.Is(err, context.Cause(work)) {
 			err = errors.Join(err, context.Cause(work))
 		}
 		again := ctx.Err() == nil && (!grant.Valid() || errors.Is(err, errConflict))

@@ -85,6 +85,37 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 	}
 }
 
+// lateContext has ended once over is set. Its Done does not show that: goroutines that wait for it may be late.
+type lateContext struct {
+	context.Context
+	over *atomic.Bool
+}
+
+func (c lateContext) Err() error {
+	if c.over.Load() {
+		return errRefused
+	}
+	return c.Context.Err()
+}
+
+// An effect does not begin if its caller has given up when the answer to the first write comes.
+func TestGivenUpBeforeTheAnswer(t *testing.T) {
+	s := newTestBed(t, testbed.LongTTL)
+	ctx := lateContext{s.ctx, &atomic.Bool{}}
+	s.a.Faults.FailNext(etcdfault.OpTxn, errRefused, etcdfault.Putting(s.keys.EffectMark("e")),
+		func(etcdfault.Request) bool {
+			ctx.over.Store(true)
+			return false // it does not fail
+		})
+	_, err := s.a.Once(ctx, "e", never)
+	require.ErrorIs(t, err, errRefused)
+	require.True(t, ctx.over.Load())
+	s.a.Faults.Heal()
+	r, err := s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { return nil, nil })
+	require.NoError(t, err)
+	require.True(t, r.Ran)
+}
+
 // Whenever its context ends, Once and Resolve return the cause.
 func TestCauseOfTheContext(t *testing.T) {
 	s := newTestBed(t, testbed.LongTTL)

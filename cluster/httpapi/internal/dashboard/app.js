@@ -116,12 +116,25 @@ const pages = {
   status: "/cluster/status", leader: "/cluster/leader", health: "/cluster/health", nodes: "/cluster/nodes?limit=1000",
   shards: "/cluster/shards", events: "/cluster/events?limit=10", elections: "/cluster/elections",
   locks: "/cluster/locks", unknown: "/cluster/effects?unknown=true", effects: "/cluster/effects",
-  processors: "/cluster/processors",
+  processors: "/cluster/processors/all", own: "/cluster/processors", automations: "/cluster/automations",
 };
 /** got has the newest {status, body} of each page. */
 const got = {};
 const body = (name) => got[name]?.status === 200 ? got[name].body : undefined;
 const detail = (name) => got[name]?.body?.detail ?? got[name]?.body?.title ?? "";
+
+/** inEtcd: the cluster is one in etcd. In PostgreSQL there are no shards, objects, effects and figures to show. */
+const inEtcd = () => got.status?.body?.store !== "postgresql";
+const store = () => inEtcd() ? "etcd" : "PostgreSQL";
+function hideUnknown() {
+  for (const id of ["h-shards", "h-services", "h-commands"]) $(id).closest("section").hidden = !inEtcd();
+  for (const id of ["sparks", "sparks-note"]) $(id).hidden = !inEtcd();
+  const effects = kindsOfWork.indexOf("effects");
+  if (inEtcd() || effects < 0) return;
+  kindsOfWork.splice(effects, 1);
+  if (tab === "effects") tab = "all";
+  dirty.add("effects");
+}
 
 /** skew is how far the node's clock is ahead of this one, in milliseconds. */
 let skew = 0;
@@ -243,7 +256,7 @@ function old() {
   if (!st) return "";
   if (st.state === "starting") return "This node is starting: it is no part of the cluster yet.";
   if (st.state === "stopped") return "This node has stopped: it is no part of the cluster any more.";
-  if (!st.ready) return "This node is cut off from etcd, reads the cluster anew, or stops: what it shows is what it last " +
+  if (!st.ready) return `This node is cut off from ${store()}, reads the cluster anew, or stops: what it shows is what it last ` +
     "knew, and may not be so any more.";
   return "";
 }
@@ -294,7 +307,7 @@ function take(name, push) {
     for (const n of push.body?.nodes ?? []) sign(n.address);
   }
   // In the order of the addresses, so that each page that is opened has the same signs.
-  if (name === "status") { for (const address of push.body?.nodes ?? []) sign(address); paintAdmin(); }
+  if (name === "status") { for (const address of push.body?.nodes ?? []) sign(address); hideUnknown(); paintAdmin(); }
   dirty.add(name);
   // Not by requestAnimationFrame: a page in the background is current too.
   frame ||= setTimeout(paint, 0);
@@ -304,7 +317,7 @@ const paints = [
   [["status", "nodes", "health"], paintHeader], [["status", "leader", "nodes"], paintLeader],
   [["status", "nodes", "shards", "unknown"], paintTiles], [["status", "nodes"], paintQueue],
   [["nodes", "status", "shards"], paintNodes], [["shards", "nodes"], paintShards],
-  [["elections", "locks", "effects", "unknown", "processors", "nodes"], paintWork],
+  [["elections", "locks", "effects", "unknown", "processors", "own", "automations", "nodes"], paintWork],
   [["events"], takeEvents], [["status", "leader", "nodes", "events"], paintLanes], [["status"], paintCommands],
 ];
 
@@ -349,7 +362,7 @@ function paintHeader() {
     h?.version ? el("span", {}, `, version ${h.version}`) : ""]);
   const badge = $("health");
   if (h?.status) fill(badge, [health(h.status)]);
-  fill($("foot"), [`Goverse${h?.version ? ` ${h.version}` : ""}, revision ${num(st.revision)} of etcd`]);
+  fill($("foot"), [`Goverse${h?.version ? ` ${h.version}` : ""}, ${inEtcd() ? "revision" : "event"} ${num(st.revision)} of ${store()}`]);
 }
 
 /** unanswered says for how long a node has not answered, and to how many. */
@@ -378,7 +391,7 @@ function paintLeader() {
     parts.push(el("p", { class: "name" }, !st.ready && st.state !== "starting" ? "Not known" : "No node leads"));
     const next = st.queue[0];
     parts.push(el("p", { class: "soft" }, !st.ready
-      ? `This node cannot say who leads while it has no current view of etcd.${lastLeader ? ` It was ${lastLeader}.` : ""}`
+      ? `This node cannot say who leads while it has no current view of ${store()}.${lastLeader ? ` It was ${lastLeader}.` : ""}`
       : next ? ["The next in the queue is ", who(next), "; it leads as soon as the former leader is gone."]
         : "No node stands for election: start one, or look why none can."));
   }
@@ -389,7 +402,7 @@ function paintLeader() {
     }
     lastLeader = st.leader_id;
   }
-  fill($("leader-buttons"), token && st.leader_id ? [act("resign", "Resign…"), act("transfer", "Transfer…")] : []);
+  fill($("leader-buttons"), token && st.leader_id && inEtcd() ? [act("resign", "Resign…"), act("transfer", "Transfer…")] : []);
   paintTitle();
   paintLease();
 }
@@ -430,11 +443,12 @@ function paintTiles() {
       : "all healthy", unwell ? "bad" : leaving ? "warn" : null),
     tile("Candidates", num(st.queue.length), st.mode === "election" ? "election works" : "fallback",
       st.mode === "election" ? null : "warn"),
+  ...!inEtcd() ? [] : [
     tile("Shards", t ? num(t.count) : "–", t ? `${t.balance.least === t.balance.most ? "" : `${num(t.balance.least)}–`}${num(t.balance.most)} each` : "no map"),
     tile("Moves", t ? num(t.open_moves) : "–", t?.open_moves ? "open" : "none open", t?.open_moves ? "warn" : null),
     tile("Unknown effects", num(unknown), unknown ? "to be resolved"
       : body("unknown")?.truncated ? "none among the first" : "none to resolve", unknown ? "bad" : null),
-  ]);
+  ]]);
 }
 
 const chipsShown = 9;
@@ -511,10 +525,10 @@ function paintNodes() {
       Object.keys(n.labels).length ? el("span", { class: "tags" }, Object.entries(n.labels).sort().map(([k, v]) =>
         el("span", { class: "tag label", title: `${k}=${v}` }, `${k}=${v}`))) : el("span", { class: "soft" }, "–"),
       ...(token ? [el("div", { class: "buttons" },
-        n.election_only ? "" : n.draining ? act("undrain", "Undrain…", { node: n.address })
+        n.election_only || !inEtcd() ? "" : n.draining ? act("undrain", "Undrain…", { node: n.address })
           : act("drain", "Drain…", { node: n.address }),
-        n.state === "candidate" ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
-      el("div", { class: "buttons" }, n.election_only ? "" : copies(n.draining ? ["goversed", "drain", "--undo", n.address] : ["goversed", "drain", n.address])),
+        n.state === "candidate" && inEtcd() ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
+      el("div", { class: "buttons" }, n.election_only || !inEtcd() ? "" : copies(n.draining ? ["goversed", "drain", "--undo", n.address] : ["goversed", "drain", n.address])),
     ],
   })), order) : el("p", { class: "empty" }, all.nodes.length ? "No node fits the filter." : "No node is registered.")]);
 }
@@ -810,7 +824,7 @@ const kinds = {
   node_lost: ["x", "bad", "Nodes", (e) => [who(e.node), " lost: its lease is over"]],
   node_accused: ["warn", "warn", "Nodes", (e) => [who(e.node), " suspected by ", who(e.peer)]],
   node_refuted: ["ok", "good", "Nodes", (e) => [who(e.node), " lives, though ", who(e.peer), " could not reach it"]],
-  node_removed: ["x", "bad", "Nodes", (e) => [who(e.node), " removed: its process is gone"]],
+  node_removed: ["x", "bad", "Nodes", (e) => [who(e.node), " was removed"]],
   node_silent: ["warn", "bad", "Nodes", (e) => [who(e.node), " does not answer", e.peer ? [", seen by ", who(e.peer)] : ""]],
   node_answering: ["ok", "good", "Nodes", (e) => [who(e.node), " answers again", e.seconds ? `, was silent for ${lasting(e.seconds * 1000)}` : ""]],
   session_lost: ["x", "warn", "Nodes", (e) => [who(e.node), " lost its session", e.seconds ? `, had none for ${lasting(e.seconds * 1000)}` : ""]],
@@ -818,7 +832,16 @@ const kinds = {
   drain_started: ["drain", "warn", "Shards", (e) => [who(e.node), " drains"]],
   drain_ended: ["drain", "good", "Shards", (e) => [who(e.node), " drains no more"]],
   shards_rebalanced: ["moves", "soft", "Shards", (e) => [`${many(e.moved ?? 0, "shard has", "shards have")} ${e.reason ? "an owner for the first time" : "another owner"}, generation ${num(e.generation ?? 0)}`]],
+  processor_paused: ["stop", "warn", "Processors", (e) => [named(e.processor), " paused", byOperator(e)]],
+  processor_resumed: ["bolt", "good", "Processors", (e) => [named(e.processor), " resumed", byOperator(e)]],
+  processor_rewound: ["moves", "warn", "Processors", (e) => [named(e.processor), ` rewound from ${place(e.from)} to ${place(e.position)}`, byOperator(e)]],
+  processor_retried: ["clock", "soft", "Processors", (e) => [named(e.processor), `: retry of the event at ${place(e.position)}`, byOperator(e)]],
+  processor_dropped: ["x", "warn", "Processors", (e) => [named(e.processor), `: the event at ${place(e.position)} dropped`, byOperator(e)]],
+  processor_unfenced: ["key", "warn", "Processors", (e) => [named(e.processor), " unfenced", byOperator(e)]],
 };
+/** byOperator says which operator made a request, and place is a position in the words of one. */
+const byOperator = (e) => e.by ? ` by ${e.by}` : "";
+const place = (position) => position ? position : "the beginning";
 /** kindOf is the entry of a type; those that this page does not know are shown by their names. */
 const kindOf = (type) => kinds[type] ?? ["dot", "soft", type.startsWith("app_") ? "Programs" : "", (e) => [
   type.replace(/^app_/, "").replaceAll("_", " "), e.node ? [", ", who(e.node)] : ""]];
@@ -860,7 +883,7 @@ async function askEvents() {
 
 function paintEvents() {
   const shown = events.filter((e) => show === "" || e.type === show || kindOf(e.type)[2] === show).slice(0, mostEvents);
-  fill($("events-note"), [many(shown.length, "event", "events"), eventSource === "memory" ? ", from this node's memory: etcd does not answer" : ""]);
+  fill($("events-note"), [many(shown.length, "event", "events"), eventSource === "memory" ? `, from this node's memory: ${store()} does not answer` : ""]);
   const groups = [];
   const today = new Date().toDateString();
   for (const e of shown) {
@@ -882,7 +905,7 @@ function paintEvents() {
 function fillTypes() {
   const groups = Map.groupBy ? Map.groupBy(Object.entries(kinds), ([, k]) => k[2]) : new Map();
   fill($("event-type"), [el("option", { value: "" }, "all events"),
-    ["Leaders", "Nodes", "Shards", "Programs"].map((g) => el("option", { value: g }, `all of ${g.toLowerCase()}`)),
+    ["Leaders", "Nodes", "Shards", "Processors", "Programs"].map((g) => el("option", { value: g }, `all of ${g.toLowerCase()}`)),
     [...groups].map(([g, of]) => el("optgroup", { label: g }, of.map(([t]) => el("option", { value: t }, t.replaceAll("_", " ")))))]);
 }
 
@@ -925,7 +948,7 @@ function paintAdmin() {
   fill(st, [token ? el("div", { class: "buttons" }, el("p", {}, icon("key"), caller ? ` Admin calls are made as ${caller}.` : " Admin calls are made with the token of this tab."),
     el("button", { type: "button", class: "small", "data-do": "forget" }, "Forget the token"))
     : off ? el("p", {}, "Admin calls are off on this node. To switch them on: give goversed --admin-token-file or --http-client-ca, or a program Options.Admin.")
-    : el("p", {}, "With an admin token, buttons to resign, transfer, drain, resolve and pause appear where they belong.")]);
+    : el("p", {}, "With an admin token, buttons to resign, transfer, drain, resolve, pause and more appear where they belong.")]);
   fill($("to-admin"), [icon("key"), el("span", {}, token ? "Admin on" : "Admin")]);
   $("to-admin").setAttribute("aria-label", token ? "Admin on: to the administration" : "Admin: to the administration");
 }
@@ -1010,14 +1033,7 @@ const actions = {
     say: () => ({ token: Number(attempt), outcome: document.querySelector("#dialog [name=outcome]:checked").value }),
     done: (a) => `It is recorded as ${a.state}.` };
   },
-  pause({ name }) {
-    return { title: `Pause the processor ${name}`, words: [`${name} handles no further event, on any node, until it is resumed. Its leader keeps its lead.`],
-      confirm: "Pause", path: `processors/${encodeURIComponent(name)}/pause`, say: () => ({}), done: () => "It is paused." };
-  },
-  resume({ name }) {
-    return { title: `Resume the processor ${name}`, words: [`${name} handles events again, from where it stands.`],
-      confirm: "Resume", path: `processors/${encodeURIComponent(name)}/resume`, say: () => ({}), done: () => "It goes on." };
-  },
+  ...processorActions,
 };
 
 let asked = null, opener = null;
@@ -1033,6 +1049,7 @@ function ask(action, data, from) {
   Object.assign($("dialog-confirm"), { textContent: asked.confirm, hidden: false, disabled: why !== "" });
   $("dialog-cancel").textContent = "Cancel";
   $("dialog").showModal();
+  asked.load?.();
   (why ? $("dialog-cancel") : $("dialog-fields").querySelector("select, input") ?? $("dialog-confirm")).focus();
 }
 $("dialog-form").addEventListener("submit", async (e) => {
@@ -1041,7 +1058,7 @@ $("dialog-form").addEventListener("submit", async (e) => {
   const it = asked;
   $("dialog-confirm").disabled = true;
   outcome("dialog-outcome", "", "asking the node…");
-  const a = await admin(it.path, it.say());
+  const a = await admin(typeof it.path === "function" ? it.path() : it.path, it.say());
   if (it !== asked) return;
   if (a.ok) {
     outcome("dialog-outcome", "good", it.done(a.body));

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/test/browser"
 	"github.com/goverse/goverse/internal/test/needed"
 )
@@ -51,7 +53,10 @@ func TestAxe(t *testing.T) {
 			" names its axe.min.js: "+err.Error())
 	}
 	c := three(t)
-	origin := serve(t, handler(c, 1))
+	checkpoints := &processor.Memory{}
+	unled(t, checkpoints)
+	origin := serve(t, httpapi.New(c.Node(1).Cluster(), httpapi.Options{Checkpoints: checkpoints,
+		Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token)}}))
 	p := b.Open(t, desk, origin+"/")
 	browser.Eval[*string](t, p, string(text)+";null")
 	p.Await(t, count("#nodes tbody tr", 3)+" && "+count("#legend li", 3))
@@ -70,4 +75,13 @@ func TestAxe(t *testing.T) {
 	require.Empty(t, axe(t, p), "with buttons")
 	p.Await(t, `(document.querySelector("[data-act=transfer]").click(), document.querySelector("#dialog").open)`)
 	require.Empty(t, axe(t, p), "with a dialog")
+	for _, dialog := range []string{"pause", "rewind", "unfence", "parked"} {
+		p.Await(t, `!document.querySelector("#dialog").open || (document.querySelector("#dialog").close(), false)`)
+		p.Click(t, "[data-act="+dialog+"]")
+		p.Await(t, `document.querySelector("#dialog").open`)
+		if dialog == "parked" {
+			p.Await(t, `document.querySelector("#dialog [name=event]")`)
+		}
+		require.Empty(t, axe(t, p), dialog)
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// Parts of the page. page.html has an empty style and an empty script element for the others. lanes.js is part of
-// app.js, in place of the comment partsMark.
+// Parts of the page. page.html has an empty style and an empty script element for the others. lanes.js and work.js are
+// parts of app.js, in place of the comment partsMark.
 var (
 	//go:embed page.html
 	pageHTML []byte
@@ -19,12 +19,15 @@ var (
 	appJS []byte
 	//go:embed lanes.js
 	lanesJS []byte
+	//go:embed work.js
+	workJS []byte
 )
 
 const partsMark = "/*parts*/"
 
 // page and policy never change.
-var page, policy = assemblePage(pageHTML, styleCSS, bytes.Replace(appJS, []byte(partsMark), lanesJS, 1))
+var page, policy = assemblePage(pageHTML, styleCSS, bytes.Replace(appJS, []byte(partsMark),
+	bytes.Join([][]byte{lanesJS, workJS}, []byte("\n")), 1))
 
 // assemblePage inserts style and script into the page, and returns the policy that permits only these.
 func assemblePage(html, style, script []byte) (page []byte, policy string) {

@@ -57,7 +57,7 @@ function readTerms(log, from, now, current) {
 /** moments are the events of a node that have a mark: symbol, class, and what is said. */
 const moments = {
   node_joined: ["+", "good", "joined"], node_left: ["−", "soft", "stopped"], node_lost: ["✕", "bad", "lost, its lease ended"],
-  node_removed: ["✕", "bad", "removed, its process is gone"], session_lost: ["!", "warn", "lost its session"],
+  node_removed: ["✕", "bad", "removed"], session_lost: ["!", "warn", "lost its session"],
   node_silent: ["…", "bad", "does not answer"], drain_started: ["↓", "warn", "drains"], drain_ended: ["↑", "good", "drains no more"],
 };
 const mostLanes = 8;
@@ -171,7 +171,7 @@ const figures = { body: null, samples: new Map(), asking: false, failed: "", eve
 /** askFigures asks for what is new, as long as the page is looked at and current. */
 async function askFigures() {
   clearTimeout(figures.timer);
-  if (!figures.asking && connection.live && !document.hidden && old() === "" && got.status) {
+  if (!figures.asking && connection.live && !document.hidden && old() === "" && got.status && inEtcd()) {
     figures.asking = true;
     const last = Math.max(0, ...figures.samples.keys());
     const since = last && last > now() - 3600000 ? new Date(last).toISOString() : "1h";
@@ -258,80 +258,6 @@ function paintServices() {
     s.failed_per_second > 0 ? el("span", { class: "bad" }, rate(s.failed_per_second)) : "0", at(s.latency, "p50_at_most_seconds"), at(s.latency, "p99_at_most_seconds"),
     num(s.waiting), at(s.queued, "p99_at_most_seconds"), s.panics ? el("span", { class: "bad" }, num(s.panics)) : "0"] }))))
     : empty("No node hosts a service of objects.")]);
-}
-
-// ---- Work: elections, locks, effects and processors, what is in trouble first ---------------------------------------
-
-const kindsOfWork = ["all", "elections", "locks", "effects", "processors"];
-let tab = "all";
-
-/** workItems returns all of it as rows: {kind, name, trouble, state, cls, sym, by, detail, at, command, buttons}. */
-function workItems() {
-  const items = [];
-  for (const e of body("elections")?.elections ?? []) {
-    items.push({ kind: "elections", name: e.name, trouble: e.leader_id ? 0 : 2, state: e.leader_id ? "led" : "no leader", cls: e.leader_id ? "tag main" : "tag bad", sym: "crown",
-      by: e.leader_id ? [e.leader_id] : [], detail: many(e.length, "candidate", "candidates"), token: e.token,
-      command: e.leader_id ? ["goversed", "elections", "resign", e.name] : null,
-      buttons: () => [act("resignElection", "Resign…", { name: e.name }), e.candidates?.some((c) => c.address !== e.leader_id) ? act("transferElection", "Transfer…", { name: e.name }) : ""] });
-  }
-  for (const l of body("locks")?.locks ?? []) {
-    const holders = l.holders ?? [], waiting = Math.max(0, l.length - holders.length);
-    items.push({ kind: "locks", name: l.name, trouble: holders.length ? 0 : 1, state: holders.length ? l.mode === "shared" ? "shared" : "held" : "waited for", cls: holders.length ? "tag main" : "tag warn", sym: "key",
-      by: holders.map((h) => h.owner), detail: waiting ? many(waiting, "waits", "wait") : "none waits", token: holders[0]?.token });
-  }
-  const unknown = body("unknown")?.effects ?? [], names = new Set(unknown.map((e) => e.name));
-  for (const e of [...unknown, ...(body("effects")?.effects ?? []).filter((x) => !names.has(x.name))]) {
-    const tags = { unknown: ["tag bad", "warn", 3], failed: ["tag warn", "x", 1], done: ["tag", "ok", -1], running: ["tag main", "clock", 0] };
-    const [cls, sym, trouble] = tags[e.state] ?? ["tag bad", "warn", 3];
-    items.push({ kind: "effects", name: e.name, trouble, state: e.state, cls, sym, by: e.by ? [e.by] : [], at: e.at, token: e.token,
-      detail: e.state === "unknown" ? "look whether it took place, then resolve it" : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}`
-        : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : `attempt ${num(e.attempt)}`),
-      command: e.state === "unknown" ? ["goversed", "effects", "resolve", e.name, String(e.token), "--done"] : null,
-      buttons: () => e.state === "unknown" ? [act("resolve", "Resolve…", { name: e.name, token: e.token })] : [] });
-  }
-  const own = body("processors"), mine = new Set((own?.processors ?? []).map((p) => p.name));
-  const others = (figures.body?.processors ?? []).filter((p) => p.node !== own?.node_id);
-  for (const p of [...(own?.processors ?? []).map((p) => ({ ...p, node: own.node_id, mine: true })), ...others]) {
-    if (!p.leading && !p.mine && mine.has(p.name)) continue; // those that wait elsewhere, too
-    const failing = p.attempts > 0 || p.parked > 0;
-    items.push({ kind: "processors", name: p.name, key: `${p.name} ${p.node}`, trouble: failing ? 3 : p.paused ? 2 : p.leading ? 0 : -1, sym: p.leading ? "bolt" : "clock",
-      state: p.paused ? "paused" : failing ? "failing" : p.leading ? "processing" : "waiting", cls: failing ? "tag bad" : p.paused ? "tag warn" : p.leading ? "tag main" : "tag",
-      by: [p.node], at: p.handled_at, detail: [p.lag === undefined ? "" : `lag ${num(p.lag)}`, p.leading ? `${rate(p.per_second)}/s` : "", p.parked ? `${num(p.parked)} parked` : "",
-        p.last_error ?? ""].filter(Boolean).join(", "), token: p.token,
-      buttons: () => p.mine || p.leading ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [] });
-  }
-  return items.sort((a, b) => b.trouble - a.trouble || kindsOfWork.indexOf(a.kind) - kindsOfWork.indexOf(b.kind) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
-}
-const oneOf = { elections: "election", locks: "lock", effects: "effect", processors: "processor" };
-
-function paintWork() {
-  const all = workItems(), count = (k) => all.filter((w) => k === "all" || w.kind === k).length;
-  const unknown = body("unknown")?.effects.length ?? 0, trouble = all.filter((w) => w.trouble > 1).length;
-  fill($("tabs"), kindsOfWork.map((name) => {
-    const n = count(name), more = name !== "all" && body(name)?.truncated ? "+" : "";
-    return el("button", { type: "button", role: "tab", id: `tab-${name}`, "data-key": name, "data-do": "tab", "data-tab": name,
-      "aria-selected": String(tab === name), "aria-controls": "panel", tabindex: tab === name ? 0 : -1 },
-    name[0].toUpperCase() + name.slice(1), n ? el("span", { class: "count" }, `${num(n)}${more}`) : "",
-    name === "effects" && unknown ? el("span", { class: "count bad" }, `${num(unknown)} unknown`) : "",
-    name === "all" && trouble ? el("span", { class: "count bad" }, `${num(trouble)} in trouble`) : "");
-  }));
-  $("panel").setAttribute("aria-labelledby", `tab-${tab}`);
-  const shown = all.filter((w) => tab === "all" || w.kind === tab).slice(0, 300);
-  const bad = (tab === "all" ? kindsOfWork.slice(1) : [tab]).filter((k) => got[k] && got[k].status !== 200);
-  const notes = bad.map((k) => el("p", { class: "empty" }, `${k[0].toUpperCase() + k.slice(1)}: ${detail(k)}`));
-  if (!shown.length) {
-    if (Object.keys(got).length) fill($("panel"), [notes, bad.length && tab !== "all" ? "" : empty(tab === "all" ? "No election, lock, effect or processor is in use." : `There are no ${tab}.`)]);
-    return;
-  }
-  const columns = [{ name: "Name" }, { name: "State" }, { name: "Node" }, { name: "Details", wide: true }, { name: "Token", num: true }, { name: "Since", num: true }, { name: "Do" }];
-  const truncated = (tab === "all" ? kindsOfWork.slice(1) : [tab]).some((k) => body(k)?.truncated);
-  fill($("panel"), [notes, scrolled("Table of work", table("Elections, locks, effects and processors, those in trouble first", columns, shown.map((w) => ({
-    key: `${w.kind} ${w.key ?? w.name}`, marked: w.trouble > 1, cells: [
-      [named(w.name), el("small", { class: "kind" }, oneOf[w.kind])], el("span", { class: w.cls }, icon(w.sym), w.state),
-      w.by.length ? el("span", { class: "tags" }, w.by.slice(0, 2).map(party), w.by.length > 2 ? `and ${num(w.by.length - 2)} more` : "") : el("span", { class: "soft" }, "–"),
-      w.detail, w.token ? num(w.token) : "–", w.at ? since(w.at) : "–",
-      el("div", { class: "buttons" }, token && addressable(w.name) && w.buttons ? w.buttons() : "", w.command ? copies(w.command) : "")] })))),
-  truncated || all.length > 300 ? el("p", { class: "note more" }, "There are more: goversed, or the API with ?after=, lists them.") : ""]);
 }
 
 // ---- Commands to copy -----------------------------------------------------------------------------------------------

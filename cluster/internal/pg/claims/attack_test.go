@@ -17,19 +17,12 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-func execute(t testing.TB, db *pgserver.Server, sql string, args ...any) {
-	t.Helper()
-	conn := connect(t, db.URL())
-	defer func() { require.NoError(t, conn.Close(patient(t))) }()
-	_, err := conn.Exec(patient(t), sql, args...)
-	require.NoError(t, err)
-}
-
 // lockRow locks a row until unlock is called.
-func lockRow(t testing.TB, db *pgserver.Server, sql string, args ...any) (unlock func()) {
+func lockRow(t testing.TB, db server, sql string, args ...any) (unlock func()) {
 	t.Helper()
 	conn := connect(t, db.URL())
 	tx, err := conn.Begin(patient(t))
@@ -47,8 +40,9 @@ const lockName = "SELECT 1 FROM goverse.name WHERE name = $1 FOR UPDATE"
 
 // Any user of the database can send a notification. It grants nothing.
 func TestForgedNotification(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	a, b := open(t, db.URL(), steady), open(t, db.URL(), steady)
 	held, other := a.acquire(t, Spec{Name: "it"}), a.acquire(t, Spec{Name: "other"})
 	got := b.startWaiter(t, db, Spec{Name: "it"})
 	seq := query[int64](t, db, "SELECT seq FROM goverse.claim WHERE name = 'it' AND token IS NULL")
@@ -68,11 +62,12 @@ func TestForgedNotification(t *testing.T) {
 
 // A process whose claims begin to wait all the time looks at the other sessions all the same.
 func TestBusyProcessEndsSilentSessions(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	const deadline = 3 * time.Second
+	deadline := pace.TTL(time.Second)
 	busy, holder := open(t, db.URL(), deadline), open(t, through(t, db, r.Address()), deadline)
 	holder.acquire(t, Spec{Name: "it"})
 	ctx, cancel := context.WithCancel(patient(t))
@@ -98,11 +93,12 @@ func TestBusyProcessEndsSilentSessions(t *testing.T) {
 
 // A caller with a long deadline waits no longer for a session with a short one than that takes.
 func TestDeadlinesDiffer(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	patient, hasty := open(t, db.URL(), time.Hour), open(t, through(t, db, r.Address()), short)
+	patient, hasty := open(t, db.URL(), MaxDeadline), open(t, through(t, db, r.Address()), short)
 	hasty.acquire(t, Spec{Name: "it"})
 	got := patient.startWaiter(t, db, Spec{Name: "it"})
 	r.Blackhole(fault.Both)
@@ -112,24 +108,27 @@ func TestDeadlinesDiffer(t *testing.T) {
 
 // After a restart, a session with a longer deadline that is new does not put off the grants to others.
 func TestLongDeadlineAfterARestart(t *testing.T) {
+	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	a := open(t, db.URL(), short)
 	require.NoError(t, db.RestartFast())
 	var log logtest.Buffer
 	require.Eventually(t, func() bool {
-		k, err := Open(patient(t), config(db.URL(), time.Hour, &log))
+		k, err := Open(patient(t), config(db.URL(), MaxDeadline, &log))
 		if err == nil {
 			t.Cleanup(func() { _ = k.Close(context.Background()) })
 		}
 		return err == nil
 	}, patience, time.Millisecond)
-	release(t, a.acquire(t, Spec{Name: "it"}))
+	releaseShort(t, a.acquire(t, Spec{Name: "it"}))
 }
 
 // A name whose row another program has locked does not hold up the others.
 func TestRowOfANameIsLocked(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	deadline := pace.TTL(3 * time.Second) // a request that met a locked row is sent again so long afterwards
+	a, b := open(t, db.URL(), deadline), open(t, db.URL(), deadline)
 	for _, name := range []string{"a", "b", "c"} {
 		b.acquire(t, Spec{Name: name})
 	}
@@ -141,7 +140,7 @@ func TestRowOfANameIsLocked(t *testing.T) {
 		go func() { c, _ := a.Acquire(patient(t), Spec{Name: "a"}); gotLocked <- c }()
 	}
 	release(t, a.acquire(t, Spec{Name: "free"}))
-	terminateMain(t, db, b)
+	terminate(t, db, b.session(t))
 	c, _ := granted(t, got)
 	release(t, c)
 	release(t, b.acquire(t, Spec{Name: "b"}))
@@ -155,8 +154,9 @@ func TestRowOfANameIsLocked(t *testing.T) {
 
 // A name that the server refuses does not make those fail that were sent with it.
 func TestRefusedName(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), 10*time.Second)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), steady)
 	for _, name := range []string{"first", "bad", "good"} {
 		release(t, p.acquire(t, Spec{Name: name}))
 	}
@@ -169,7 +169,7 @@ func TestRefusedName(t *testing.T) {
 		go func() { _, err := p.Acquire(patient(t), Spec{Name: name}); done <- err }()
 		if name == "first" {
 			require.Eventually(t, func() bool {
-				return query[int](t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == 1
+				return query[int](t, db, "SELECT count(*) FROM pg_stat_activity WHERE "+waitsForLock) == 1
 			}, patience, time.Millisecond)
 		}
 	}
@@ -187,36 +187,45 @@ func TestRefusedName(t *testing.T) {
 
 // A database with another encoding refuses names that it cannot store.
 func TestOtherEncoding(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	execute(t, db, "CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0")
-	u, err := url.Parse(db.URL())
-	require.NoError(t, err)
-	u.Path = "latin"
-	p := open(t, u.String(), short)
-	for _, name := range []string{"é", "%", "a\x00b", "\xff\xfe", strings.Repeat("\xff", 512)} {
-		release(t, p.acquire(t, Spec{Name: name}))
+	pace.Parallel(t)
+	db := shared.Server(t)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		name := fmt.Sprint("encoded", roles.Add(1))
+		execute(t, db, "CREATE DATABASE "+name+" ENCODING "+encoding+" TEMPLATE template0")
+		u, err := url.Parse(db.URL())
+		require.NoError(t, err)
+		u.Path = name
+		p := open(t, u.String(), steady)
+		for _, name := range []string{"é", "%", "a\x00b", "\xff\xfe", strings.Repeat("\xff", 512)} {
+			release(t, p.acquire(t, Spec{Name: name}))
+		}
+		c, err := p.Acquire(patient(t), Spec{Name: "日本"})
+		if encoding == "LATIN1" {
+			require.ErrorContains(t, err, "no equivalent in encoding")
+			continue
+		}
+		require.NoError(t, err)
+		release(t, c)
 	}
-	_, err = p.Acquire(patient(t), Spec{Name: "日本"})
-	require.ErrorContains(t, err, "no equivalent in encoding")
 }
 
 // The answer to a claim is lost, and its repetition is refused. The claim does not stay behind.
 func TestRefusedAfterALostAnswer(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	var log logtest.Buffer
 	var opened atomic.Int64
-	cfg := config("", 10*time.Second, &log)
+	cfg := config("", steady, &log)
 	cfg.Connect = func(context.Context) (*pgx.ConnConfig, error) {
 		if opened.Add(1) == 2 { // that for requests
 			return pgx.ParseConfig(through(t, db, r.Address()))
 		}
 		return pgx.ParseConfig(db.URL())
 	}
-	k, err := Open(patient(t), cfg)
-	require.NoError(t, err)
+	k := openKeeper(t, cfg)
 	t.Cleanup(func() { require.NoError(t, k.Close(patient(t))) })
 	p := &process{k, &log}
 	release(t, p.acquire(t, Spec{Name: "it"}))
@@ -235,24 +244,26 @@ func TestRefusedAfterALostAnswer(t *testing.T) {
 
 // A row of a session that another program has locked costs the session, not the process.
 func TestRowOfASessionIsLocked(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), short)
-	id := p.SessionID()
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), pace.TTL(2*time.Second))
+	id := p.session(t).id
 	unlock := lockRow(t, db, "SELECT 1 FROM goverse.session WHERE id = $1 FOR UPDATE", id)
 	require.Eventually(t, func() bool { return p.Valid() && p.SessionID() != id }, patience, time.Millisecond)
-	release(t, p.acquire(t, Spec{Name: "it"}))
+	releaseShort(t, p.acquire(t, Spec{Name: "it"}))
 	unlock()
 }
 
 // A heartbeat that an administrator cancels does not cost the session.
 func TestHeartbeatIsCancelled(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), 5*time.Second)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), steady)
 	s := p.Current()
 	unlock := lockRow(t, db, "SELECT 1 FROM goverse.session FOR UPDATE")
 	require.Eventually(t, func() bool {
-		return query[bool](t, db, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "+
-			"UNION ALL SELECT false LIMIT 1")
+		return query[bool](t, db, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE "+waitsForLock+
+			" UNION ALL SELECT false LIMIT 1")
 	}, patience, time.Millisecond)
 	unlock()
 	beat := query[int64](t, db, "SELECT beat FROM goverse.session")
@@ -264,7 +275,8 @@ func TestHeartbeatIsCancelled(t *testing.T) {
 
 // Close returns when PostgreSQL does not answer, even if its context does not end.
 func TestCloseWithoutAnAnswer(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
@@ -275,11 +287,12 @@ func TestCloseWithoutAnAnswer(t *testing.T) {
 
 // The configuration of a connection is the caller's, and may be used for several connections at once.
 func TestSharedConnectionConfig(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	shared, err := pgx.ParseConfig(db.URL())
 	require.NoError(t, err)
 	var log logtest.Buffer
-	cfg := config("", short, &log)
+	cfg := config("", steady, &log)
 	cfg.Connect = func(context.Context) (*pgx.ConnConfig, error) { return shared, nil }
 	k, err := Open(patient(t), cfg)
 	require.NoError(t, err)
@@ -289,8 +302,9 @@ func TestSharedConnectionConfig(t *testing.T) {
 
 // Shared claims are granted up to the first exclusive one, each with its own token.
 func TestSharedClaimsAreGrantedTogether(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), 10*time.Second)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), steady)
 	held := p.acquire(t, Spec{Name: "it"})
 	const n = 300
 	got := make(chan *Claim, n)
@@ -320,8 +334,9 @@ func TestSharedClaimsAreGrantedTogether(t *testing.T) {
 // Names that have not been claimed for long are deleted, and their tokens do not come again, even if the clock of the
 // server is set back.
 func TestNamesAreForgotten(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), short)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), pace.TTL(3*time.Second)) // names are looked at once in a deadline
 	kept := p.acquire(t, Spec{Name: "kept"})
 	const n = 2*maxBatch + 10
 	var last *Claim
@@ -346,8 +361,9 @@ func TestNamesAreForgotten(t *testing.T) {
 
 // Whatever rows of names an operator deletes, the queue goes on.
 func TestRowOfANameIsDeleted(t *testing.T) {
-	db := pgserver.StartForTest(t)
-	p := open(t, db.URL(), short)
+	pace.Parallel(t)
+	db := shared.Database(t)
+	p := open(t, db.URL(), steady)
 	for range 3 {
 		release(t, p.acquire(t, Spec{Name: "it"}))
 	}

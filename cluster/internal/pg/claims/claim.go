@@ -176,6 +176,9 @@ func (s *Session) release(c *Claim, why error) {
 // Name returns the claimed name.
 func (c *Claim) Name() string { return c.spec.Name }
 
+// Key returns the name as it is stored in the claim's row, for statements that are bound to the grant.
+func (c *Claim) Key() string { return c.name }
+
 // Token returns the fencing token of the grant.
 func (c *Claim) Token() int64 { return c.token }
 

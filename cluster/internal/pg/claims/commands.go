@@ -13,7 +13,6 @@ import (
 	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -114,7 +113,7 @@ func (s *Session) deliver(conn **connection, batch []*request) {
 	case err == nil:
 		s.recordOutcomes(batch, outcomes)
 		return
-	case len(batch) == 1 && pg.CodeOf(err) == codeLockTimeout:
+	case len(batch) == 1 && pg.CodeOf(err) == pg.CodeLockNotAvailable:
 		s.leaveAlone(batch)
 		return
 	case len(batch) == 1:
@@ -163,29 +162,28 @@ func (s *Session) leaveAlone(batch []*request) {
 	})
 }
 
-// sendBatch sends a batch until it is answered, the session has ended, or the server refuses it for good. The server
-// carries each request out once, however often it is sent: a claim has a number, and before a batch is sent again the
-// server process that may still work on it has ended.
+// sendBatch sends a batch until it is answered, the session has ended, the server refuses it for good, or another
+// program has locked a row. The server carries each request out once, however often it is sent: a claim has a number,
+// and before a batch is sent again the server process that may still work on it has ended.
 func (s *Session) sendBatch(conn **connection, batch []*request) ([]outcome, error) {
 	again := backoff.Backoff{Policy: retries}
 	for {
 		outcomes, err := s.apply(*conn, batch)
 		switch {
 		case err == nil:
+			s.recordSuccess(useCommands)
 			return outcomes, nil
 		case pg.CodeOf(err) == codeSessionEnded:
 			s.end(session.ReasonRevoked, err)
 			return nil, err
-		case s.ctx.Err() != nil, refusedForGood(err):
+		case s.ctx.Err() != nil, pg.RefusedForGood(err), pg.CodeOf(err) == pg.CodeLockNotAvailable:
 			return nil, err
 		case pg.CodeOf(err) == "":
 			for _, r := range batch {
 				r.unsure = true
 			}
 		}
-		if again.Failures() == 0 {
-			s.k.cfg.Logger.Debug("a request to PostgreSQL failed, retrying", "error", logtext.OneLine(err))
-		}
+		s.recordFailure(useCommands, err)
 		if !(*conn).IsClosed() {
 			if !wait.For(s.ctx, again.Next()) {
 				return nil, err
@@ -198,6 +196,7 @@ func (s *Session) sendBatch(conn **connection, batch []*request) ([]outcome, err
 				*conn = next
 				break
 			}
+			s.recordFailure(useCommands, err)
 			if !wait.For(s.ctx, again.Next()) {
 				return nil, err
 			}
@@ -205,17 +204,8 @@ func (s *Session) sendBatch(conn **connection, batch []*request) ([]outcome, err
 	}
 }
 
-const (
-	codeSessionEnded = "GV001"
-	codeLockTimeout  = "55P03"
-)
-
-// refusedForGood reports whether the same batch would be refused again: for want of rights, tables or functions, for a
-// value, or because another program has locked a row.
-func refusedForGood(err error) bool {
-	code := pg.CodeOf(err)
-	return code == codeLockTimeout || code != "" && slices.Contains([]string{"22", "28", "3D", "3F", "42"}, code[:2])
-}
+// codeSessionEnded is the code of the error that apply raises; see schema.sql.
+const codeSessionEnded = "GV001"
 
 // apply sends a batch once.
 func (s *Session) apply(conn *connection, batch []*request) ([]outcome, error) {

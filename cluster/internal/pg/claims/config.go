@@ -30,14 +30,14 @@ var (
 // The limits of Config.Deadline.
 const (
 	MinDeadline     = 200 * time.Millisecond
-	MaxDeadline     = time.Hour
+	MaxDeadline     = time.Minute
 	DefaultDeadline = 3 * time.Second
 )
 
 // Config configures a Keeper. Connect is required.
 type Config struct {
-	// Connect returns the configuration of the next connection. It is called for each, so that a password or a certificate
-	// in a file may change.
+	// Connect returns the configuration of the next connection. It is called for each, so that a password or a
+	// certificate in a file may change.
 	Connect func(ctx context.Context) (*pgx.ConnConfig, error)
 	// Schema has the tables.
 	Schema string
@@ -47,6 +47,10 @@ type Config struct {
 	// Owner names the process to people.
 	Owner  string
 	Logger hclog.Logger
+	// OnLost is called when a session is lost, before it is given up for the others and before another one is opened.
+	// Its context ends at the deadline of the lost session, from which on others may take over. It must return soon
+	// after that. Close does not call it, and waits for a call that runs.
+	OnLost func(ctx context.Context)
 	// Clock is set by tests.
 	Clock func() deadline.Instant
 }
@@ -82,9 +86,17 @@ func (c Config) Validate() error {
 func (c Config) beatEvery() time.Duration { return c.Deadline / 5 }
 
 // pollEvery returns the time between two looks at the other sessions while a claim waits, if the shortest deadline of a
-// session is that. It is a second at most, because a session with a shorter one may be opened.
-func pollEvery(shortest time.Duration) time.Duration {
-	return min(max(shortest/30, 10*time.Millisecond), time.Second)
+// session is that. It is a second at most, because a session with a shorter one may be opened. It grows with the number
+// of the other sessions: each process reads them all.
+func pollEvery(shortest time.Duration, others int) time.Duration {
+	every := max(shortest/30, 10*time.Millisecond, min(time.Duration(others)*time.Millisecond, shortest/6))
+	return min(every, time.Second)
+}
+
+// readPause returns the least time between two reads of queues that have so many claims. Each candidate in
+// a queue reads it, and each change is notified to all of them.
+func readPause(claims int) time.Duration {
+	return max(5*time.Millisecond, time.Duration(claims)*2*time.Millisecond)
 }
 
 // restEvery returns the time between two looks at the other sessions while no claim waits.

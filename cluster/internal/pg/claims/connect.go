@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
 // connection is a connection to one server process.
@@ -50,7 +52,11 @@ func (k *Keeper) connect(ctx context.Context) (_ *connection, err error) {
 	}
 	cfg = cfg.Copy() // it may be the same for each connection, or that of a pool
 	cfg.OnNotification = nil
-	cfg.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's is
+	for name, value := range map[string]string{ // whatever those of the database and the role are; pgbouncer knows these
+		"client_encoding": "UTF8", "standard_conforming_strings": "on", "DateStyle": "ISO",
+	} {
+		cfg.RuntimeParams[name] = value
+	}
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = validatePrimary
 	}
@@ -117,6 +123,25 @@ func (c *connection) finish(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_ = c.Close(ctx)
+}
+
+// Probe connects as a session would, and writes nothing. Its errors are those of Open about the connection.
+func Probe(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	k := &Keeper{cfg: cfg.withDefaults()}
+	a, err := k.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", pg.WithRemedy(err))
+	}
+	defer a.finish(time.Second)
+	b, err := k.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", pg.WithRemedy(err))
+	}
+	defer b.finish(time.Second)
+	return probePooling(ctx, a, b)
 }
 
 // probePooling returns ErrPooled unless a is to one server process all the time: while b is in a transaction, a pooler

@@ -1,5 +1,5 @@
-// Package claims keeps sessions in PostgreSQL, and the claims of processes on names. Locks and elections are claims. In
-// etcd, package leasequeue does the same.
+// Package claims keeps sessions in PostgreSQL, and the claims of processes on names. Locks, the
+// candidacies of elections and the attempts of effects are claims. In etcd, package leasequeue does the same.
 //
 // A process has one session at a time, on three connections:
 //
@@ -47,8 +47,10 @@
 //   - Anything while an old primary serves beside a standby that was promoted, unless replication is synchronous. The
 //     old one then confirms no heartbeat, because its standby does not. Otherwise only fencing by the program that
 //     promotes helps.
-//   - If a promoted standby lacks the row of a session with a longer deadline than all others, or the first creation of
-//     the tables, claims may be granted before that deadline.
-//   - Rows that are deleted by hand are noticed at the next heartbeat or look, and the next claim does not wait for
-//     that.
+//   - If a promoted standby lacks the row of a session with a longer deadline than all others, claims may be granted
+//     before that deadline. Deadlines are a minute at most.
+//   - If an old copy of the data that lacks the tables takes the server's place without a promotion, claims may be
+//     granted before the deadline.
+//   - Rows that are deleted by hand, or tables that are dropped, are noticed at the next heartbeat or look, and the
+//     next claim does not wait for that.
 package claims

@@ -176,14 +176,14 @@ func TestFaults(t *testing.T) {
 // requireAllGranted fails unless each name is granted soon, to a process that no fault hits.
 func (p *pool) requireAllGranted() {
 	url := p.db.URL()
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 5*patience)
 	defer cancel()
 	var k *Keeper
 	require.Eventually(p.t, func() (ok bool) {
 		var err error
-		k, err = Open(ctx, config(url, faultsDeadline, &logtest.Buffer{}))
+		k, err = Open(ctx, config(url, steady, &logtest.Buffer{}))
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, patience, time.Millisecond)
 	for i := range workerNames {
 		c, err := k.Acquire(ctx, Spec{Name: fmt.Sprint("name ", i)})
 		require.NoError(p.t, err)

@@ -17,9 +17,23 @@ const queuesChannel = "goverse_queues"
 type Entry struct {
 	Owner   string // of its session
 	Session int64
-	Seq     int64
 	Token   int64 // 0 unless it is granted
 	Shared  bool
+}
+
+// selectEntries selects the names and the entries of claims, for readEntries.
+const selectEntries = `SELECT c.name, c.session, coalesce(c.token, 0), c.shared, s.owner
+	FROM {{schema}}.claim c JOIN {{schema}}.session s ON s.id = c.session `
+
+// readEntries calls f with each row of selectEntries.
+func readEntries(rows pgx.Rows, f func(name string, e Entry)) error {
+	var name string
+	var e Entry
+	_, err := pgx.ForEachRow(rows, []any{&name, &e.Session, &e.Token, &e.Shared, &e.Owner}, func() error {
+		f(name, e)
+		return nil
+	})
+	return err
 }
 
 // queue is the state of a name that is followed. Keeper.mu guards it.
@@ -120,11 +134,10 @@ func (w *watcher) readQueues(names []string) error {
 		return err
 	}
 	read := map[string][]Entry{}
-	var name string
-	var e Entry
-	_, err = pgx.ForEachRow(rows, []any{&name, &e.Session, &e.Seq, &e.Token, &e.Owner}, func() error {
+	w.lastRead = 0
+	err = readEntries(rows, func(name string, e Entry) {
 		read[name] = append(read[name], e)
-		return nil
+		w.lastRead++
 	})
 	if err == nil {
 		w.s.k.recordQueues(names, read)

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,17 +80,19 @@ func (k *Keeper) open(ctx context.Context) (_ *opened, err error) {
 		if conns[i], err = k.connect(ctx); err != nil {
 			return nil, err
 		}
-		if i == 1 {
+		switch i {
+		case 0: // first of all: other processes wait for it
+			if err = k.leaveOld(ctx, conns[0]); err != nil && conns[0].IsClosed() {
+				return nil, err
+			}
+			err = nil // others end them when they have been silent for long enough
+		case 1:
 			if err = probePooling(ctx, conns[0], conns[1]); err != nil {
 				return nil, err
 			}
 			if err = CreateSchema(ctx, conns[1], k.cfg.Schema); err != nil {
 				return nil, err
 			}
-			if err = k.leaveOld(ctx, conns[1]); err != nil && conns[1].IsClosed() {
-				return nil, err
-			}
-			err = nil // others end them when they have been silent for long enough
 		}
 	}
 	s, err := k.openSession(ctx, conns[0])
@@ -130,6 +133,9 @@ func (k *Keeper) run(o *opened) {
 	for ctx := k.tasks.Context(); o != nil; {
 		k.cfg.Logger.Info("session opened in PostgreSQL", "session", o.id, "deadline", k.cfg.Deadline.String())
 		k.runSession(o)
+		if !errors.Is(context.Cause(o.ctx), lifecycle.ErrStopped) {
+			k.reportLoss(o.Session)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -137,6 +143,30 @@ func (k *Keeper) run(o *opened) {
 			"error", logtext.OneLine(context.Cause(o.ctx)))
 		o = k.reopen(ctx)
 	}
+}
+
+// reportLoss calls OnLost for a session that was lost.
+func (k *Keeper) reportLoss(s *Session) {
+	if k.cfg.OnLost == nil {
+		return
+	}
+	_, left := s.Renewal()
+	ctx, cancel := context.WithTimeout(context.Background(), left)
+	defer cancel()
+	k.cfg.OnLost(ctx)
+}
+
+// EndSession ends a session of another process, by its number, as that process would: others need not wait for its
+// deadline. It opens a connection for that, and blocks until PostgreSQL has confirmed or ctx ends.
+func EndSession(ctx context.Context, cfg Config, id int64) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	k := &Keeper{cfg: cfg.withDefaults(), sql: statementsFor(cmp.Or(cfg.Schema, DefaultSchema)), left: []int64{id}}
+	if err := k.leaveOld(ctx, nil); err != nil {
+		return fmt.Errorf("end a session in PostgreSQL: %w", pg.WithRemedy(err))
+	}
+	return nil
 }
 
 // reopen opens a session and makes it the current one, again and again until it succeeds or ctx ends.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
 // Queue lists the claims of one name, in order.
@@ -25,38 +27,50 @@ type Lister interface {
 // ended are left out. The prefix must be plain text.
 func List(ctx context.Context, db Lister, schema, prefix, after string, limit int) (found []Queue, more bool,
 	err error) {
-	const text = `SELECT c.name, c.session, c.seq, coalesce(c.token, 0), c.shared, s.owner
-		FROM {{schema}}.claim c JOIN {{schema}}.session s ON s.id = c.session
-		WHERE c.name IN (SELECT DISTINCT d.name FROM {{schema}}.claim d JOIN {{schema}}.session e ON e.id = d.session
-			WHERE starts_with(d.name, $1) AND d.name > $2 ORDER BY d.name LIMIT $3)
-		ORDER BY c.name, c.place`
+	const names = `SELECT DISTINCT d.name FROM {{schema}}.claim d JOIN {{schema}}.session e ON e.id = d.session
+		WHERE starts_with(d.name, $1) AND d.name > $2 ORDER BY d.name LIMIT $3`
 	var atMost *int
 	if limit > 0 {
 		one := limit + 1
 		atMost = &one
 	}
-	rows, err := db.Query(ctx, strings.ReplaceAll(text, "{{schema}}", pgx.Identifier{schema}.Sanitize()), prefix,
-		prefix+EscapeName(after), atMost)
-	if err != nil {
-		return nil, false, fmt.Errorf("list the queues in PostgreSQL: %w", err)
-	}
-	var stored, last string
-	var e Entry
-	_, err = pgx.ForEachRow(rows, []any{&stored, &e.Session, &e.Seq, &e.Token, &e.Shared, &e.Owner}, func() error {
-		if stored != last || len(found) == 0 {
-			found, last = append(found, Queue{Name: UnescapeName(strings.TrimPrefix(stored, prefix))}), stored
-		}
-		q := &found[len(found)-1]
-		q.Entries = append(q.Entries, e)
-		return nil
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("list the queues in PostgreSQL: %w", err)
+	if found, err = readQueues(ctx, db, schema, prefix, names, prefix, prefix+EscapeName(after), atMost); err != nil {
+		return nil, false, err
 	}
 	if limit > 0 && len(found) > limit {
 		return found[:limit], true, nil
 	}
 	return found, false, nil
+}
+
+// Read reads the queue of prefix and name. It has no entries if the name is not claimed.
+func Read(ctx context.Context, db Lister, schema, prefix, name string) (Queue, error) {
+	found, err := readQueues(ctx, db, schema, prefix, "SELECT $1::text", prefix+EscapeName(name))
+	if err != nil || len(found) == 0 {
+		return Queue{Name: name}, err
+	}
+	return found[0], nil
+}
+
+// readQueues reads the queues of the names that a query selects. It removes the prefix from the names.
+func readQueues(ctx context.Context, db Lister, schema, prefix, names string, args ...any) (found []Queue, err error) {
+	rows, err := db.Query(ctx, pg.InSchema(schema, selectEntries+"WHERE c.name IN ("+names+") ORDER BY c.name, c.place"),
+		args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the queues in PostgreSQL: %w", err)
+	}
+	last := ""
+	err = readEntries(rows, func(stored string, e Entry) {
+		if stored != last || len(found) == 0 {
+			found, last = append(found, Queue{Name: UnescapeName(strings.TrimPrefix(stored, prefix))}), stored
+		}
+		q := &found[len(found)-1]
+		q.Entries = append(q.Entries, e)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the queues in PostgreSQL: %w", err)
+	}
+	return found, nil
 }
 
 // UnescapeName returns the name that EscapeName has stored as text.

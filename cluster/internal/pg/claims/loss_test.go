@@ -17,51 +17,40 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// short is the deadline of sessions that are to be lost soon.
-var short = pace.TTL(600 * time.Millisecond)
-
-// terminateAll ends the server processes of a session's connections, or that of its main one.
-func terminateMain(t testing.TB, db *pgserver.Server, p *process) {
-	t.Helper()
-	s := p.Current()
-	require.NotNil(t, s)
-	require.True(t, query[bool](t, db, "SELECT pg_terminate_backend($1)", s.main.pid))
-}
-
 // However a holder is lost, the next caller gets the name, and the holder does not rely on it any more by then.
 func TestHolderIsLost(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
+	db := shared.Database(t)
 	for _, test := range []struct {
 		name string
-		lose func(t *testing.T, r *fault.Relay, holder *process)
+		lose func(t *testing.T, r *fault.Relay, holder *Session)
 		out  bool // out-of-band changes are noticed by the next heartbeat only
 	}{
-		{"its connection is reset", func(_ *testing.T, r *fault.Relay, _ *process) { r.Reset(fault.Both) }, false},
-		{"its server process is terminated", func(t *testing.T, _ *fault.Relay, p *process) {
-			terminateMain(t, db, p)
+		{"its connection is reset", func(_ *testing.T, r *fault.Relay, _ *Session) { r.Reset(fault.Both) }, false},
+		{"its server process is terminated", func(t *testing.T, _ *fault.Relay, s *Session) {
+			terminate(t, db, s)
 		}, false},
-		{"it is cut off", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.Both) }, false},
-		{"it is not heard", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.ToTarget) }, false},
-		{"it hears nothing", func(_ *testing.T, r *fault.Relay, _ *process) { r.Blackhole(fault.FromTarget) }, false},
-		{"it hears nothing, and its server process is terminated", func(t *testing.T, r *fault.Relay, p *process) {
+		{"it is cut off", func(_ *testing.T, r *fault.Relay, _ *Session) { r.Blackhole(fault.Both) }, false},
+		{"it is not heard", func(_ *testing.T, r *fault.Relay, _ *Session) { r.Blackhole(fault.ToTarget) }, false},
+		{"it hears nothing", func(_ *testing.T, r *fault.Relay, _ *Session) { r.Blackhole(fault.FromTarget) }, false},
+		{"it hears nothing, and its server process is terminated", func(t *testing.T, r *fault.Relay, s *Session) {
 			r.Blackhole(fault.FromTarget)
-			terminateMain(t, db, p) // its advisory lock is free at once, and it does not know
+			terminate(t, db, s) // its advisory lock is free at once, and it does not know
 		}, false},
-		{"its session is deleted", func(t *testing.T, _ *fault.Relay, p *process) {
-			query[int](t, db, "WITH d AS (DELETE FROM goverse.session WHERE id = $1 RETURNING 1) SELECT count(*) FROM d",
-				p.Current().id)
+		{"its session is deleted", func(t *testing.T, _ *fault.Relay, s *Session) {
+			execute(t, db, "DELETE FROM goverse.session WHERE id = $1", s.id)
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			pace.Parallel(t)
 			r, err := fault.NewRelay(db.Address())
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = r.Close() })
-			holder, next := open(t, through(t, db, r.Address()), short), open(t, db.URL(), short)
+			holder, next := open(t, through(t, db, r.Address()), short), open(t, db.URL(), steady)
 			held := holder.acquire(t, Spec{Name: t.Name()})
 			got := next.startWaiter(t, db, Spec{Name: t.Name()})
 			began := time.Now()
-			test.lose(t, r, holder)
+			test.lose(t, r, held.s)
 			c, at := granted(t, got)
 			if test.out {
 				<-held.Context().Done()
@@ -80,7 +69,7 @@ func TestHolderIsLost(t *testing.T) {
 			again := holder.startWaiter(t, db, Spec{Name: t.Name()})
 			release(t, c)
 			c, _ = granted(t, again)
-			release(t, c)
+			releaseShort(t, c)
 		})
 	}
 }
@@ -88,8 +77,8 @@ func TestHolderIsLost(t *testing.T) {
 // A claim whose row is deleted is lost; one that waits is requested again.
 func TestClaimIsDeleted(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
-	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	db := shared.Database(t)
+	a, b := open(t, db.URL(), steady), open(t, db.URL(), steady)
 	held := a.acquire(t, Spec{Name: "it"})
 	got := b.startWaiter(t, db, Spec{Name: "it"})
 	const del = "WITH d AS (DELETE FROM goverse.claim WHERE session = $1 RETURNING 1) SELECT count(*) FROM d"
@@ -112,7 +101,7 @@ func TestClaimIsDeleted(t *testing.T) {
 func TestServerRestarts(t *testing.T) {
 	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
-	const deadline = 3 * time.Second // a new session is opened sooner
+	deadline := pace.TTL(2 * time.Second) // a new session is opened sooner
 	for name, restart := range map[string]func() error{"fast": db.RestartFast, "immediate": db.RestartImmediately} {
 		t.Run(name, func(t *testing.T) {
 			a, b := open(t, db.URL(), deadline), open(t, db.URL(), deadline)
@@ -125,7 +114,7 @@ func TestServerRestarts(t *testing.T) {
 			require.Greater(t, c.Token(), held.Token())
 			require.GreaterOrEqual(t, at.Sub(began), deadline)
 			t.Logf("granted %v after the start of the server", at.Sub(began).Round(time.Millisecond))
-			release(t, c)
+			releaseShort(t, c)
 			require.NoError(t, a.Close(patient(t)))
 			require.NoError(t, b.Close(patient(t)))
 			require.Zero(t, query[int](t, db, "SELECT count(*) FROM goverse.session"))
@@ -137,11 +126,11 @@ func TestServerRestarts(t *testing.T) {
 // requested once more, and made once.
 func TestAnswerToAClaimIsLost(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	p := open(t, through(t, db, r.Address()), 10*time.Second)
+	p := open(t, through(t, db, r.Address()), steady)
 	release(t, p.acquire(t, Spec{Name: "it"}))
 
 	blocks := connect(t, db.URL())
@@ -156,7 +145,7 @@ func TestAnswerToAClaimIsLost(t *testing.T) {
 			got <- c
 		}
 	}()
-	const blocked = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+	const blocked = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE " + waitsForLock
 	var pid int32
 	require.Eventually(t, func() bool { pid = query[int32](t, db, blocked); return pid != 0 }, patience, time.Millisecond)
 	id := p.Current().id
@@ -177,28 +166,22 @@ func TestAnswerToAClaimIsLost(t *testing.T) {
 // A session of another user, whose connection this one may not terminate, is ended after three deadlines.
 func TestSilentSessionOfAnotherUser(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
-	admin := connect(t, db.URL())
-	require.NoError(t, CreateSchema(patient(t), admin, DefaultSchema))
-	_, err := admin.Exec(patient(t), `CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN;
-		GRANT USAGE ON SCHEMA goverse TO ann, bob;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA goverse TO ann, bob`)
-	require.NoError(t, err)
-	require.NoError(t, admin.Close(patient(t)))
+	db := shared.Database(t)
+	execute(t, db, SchemaSQL(DefaultSchema))
+	ann, bob := newUser(t, db), newUser(t, db)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	as := func(user, address string) string {
-		return "postgres://" + user + "@" + address + "/postgres?sslmode=disable"
-	}
-	holder, next := open(t, as("ann", r.Address()), short), open(t, as("bob", db.Address()), short)
+	deadline := pace.TTL(2 * time.Second)
+	holder := open(t, as(t, ann, through(t, db, r.Address())), deadline)
+	next := open(t, as(t, bob, db.URL()), steady)
 	held := holder.acquire(t, Spec{Name: "it"})
 	got := next.startWaiter(t, db, Spec{Name: "it"})
 	began := time.Now()
 	r.Blackhole(fault.Both)
 	c, at := granted(t, got)
 	require.False(t, held.Valid())
-	require.GreaterOrEqual(t, at.Sub(began), 2*short)
+	require.GreaterOrEqual(t, at.Sub(began), 2*deadline)
 	t.Logf("granted to the next after %v", at.Sub(began).Round(time.Millisecond))
 	require.Equal(t, 1, next.log.Count("may not be terminated by this user"))
 	release(t, c)
@@ -207,7 +190,7 @@ func TestSilentSessionOfAnotherUser(t *testing.T) {
 // A process that closes its session leaves nothing, and the next one need not wait.
 func TestClose(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
+	db := shared.Database(t)
 	a, b := open(t, db.URL(), time.Minute), open(t, db.URL(), time.Minute)
 	held := a.acquire(t, Spec{Name: "it"})
 	got := b.startWaiter(t, db, Spec{Name: "it"})
@@ -223,37 +206,41 @@ func TestClose(t *testing.T) {
 	release(t, c)
 	require.NoError(t, b.Close(patient(t)))
 	require.Zero(t, query[int](t, db, "SELECT count(*) FROM goverse.session"))
-	require.Zero(t, query[int](t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"))
+	// A server process ends some time after its client has closed the connection.
+	require.Eventually(t, func() bool {
+		return query[int](t, db, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0
+	}, patience, time.Millisecond)
 }
 
 func TestRefusedConnections(t *testing.T) {
 	pace.Parallel(t)
 	db := pgserver.StartForTest(t)
 	var log logtest.Buffer
-	_, err := Open(patient(t), config(db.PooledForTest(t, "transaction"), short, &log))
+	_, err := Open(patient(t), config(db.PooledForTest(t, "transaction"), steady, &log))
 	require.ErrorIs(t, err, ErrPooled)
 	standby, err := db.StartStandby()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, standby.Close()) })
-	_, err = Open(patient(t), config(standby.URL(), short, &log))
+	_, err = Open(patient(t), config(standby.URL(), steady, &log))
 	require.ErrorIs(t, err, ErrStandby)
-	_, err = Open(patient(t), config("postgres://127.0.0.1:1/none", short, &log))
+	_, err = Open(patient(t), config("postgres://127.0.0.1:1/none", steady, &log))
 	require.Error(t, err)
 	_, err = Open(patient(t), Config{Deadline: time.Millisecond})
 	require.ErrorIs(t, err, ErrBadConfig)
 
-	p := open(t, db.PooledForTest(t, "session"), short)
+	p := open(t, db.PooledForTest(t, "session"), steady)
 	release(t, p.acquire(t, Spec{Name: "it"}))
 	both := "postgres://postgres@" + standby.Address() + "," + db.Address() + "/postgres?sslmode=disable"
-	release(t, open(t, both, short).acquire(t, Spec{Name: "it"}))
+	release(t, open(t, both, steady).acquire(t, Spec{Name: "it"}))
 }
 
 // A user's transaction that has the fence keeps the name from the next caller, and none that is too late gets the
 // fence.
 func TestFence(t *testing.T) {
 	pace.Parallel(t)
-	db := pgserver.StartForTest(t)
-	a, b := open(t, db.URL(), short), open(t, db.URL(), short)
+	db := shared.Database(t)
+	a, b := open(t, db.URL(), steady), open(t, db.URL(), steady)
 	held := a.acquire(t, Spec{Name: "it"})
 	got := b.startWaiter(t, db, Spec{Name: "it"})
 	conn := connect(t, db.URL())
@@ -284,7 +271,7 @@ func TestFence(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, fence(c, tx))
 	got = a.startWaiter(t, db, Spec{Name: "it"})
-	terminateMain(t, db, b)
+	terminate(t, db, c.s)
 	<-c.Context().Done()
 	release(t, a.acquire(t, Spec{Name: "another"}))
 	require.Empty(t, got)
@@ -296,15 +283,16 @@ func TestFence(t *testing.T) {
 
 // A heartbeat counts from when it was sent, not from its answer: the others count from before that.
 func TestHeartbeatIsAnsweredLate(t *testing.T) {
-	db := pgserver.StartForTest(t)
+	pace.Parallel(t)
+	db := shared.Database(t)
 	r, err := fault.NewRelay(db.Address())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	const deadline = 3 * time.Second
-	holder, next := open(t, through(t, db, r.Address()), deadline), open(t, db.URL(), deadline)
+	deadline := pace.TTL(1500 * time.Millisecond)
+	holder, next := open(t, through(t, db, r.Address()), deadline), open(t, db.URL(), steady)
 	held := holder.acquire(t, Spec{Name: "it"})
 	got := next.startWaiter(t, db, Spec{Name: "it"})
-	s := holder.Current()
+	s := held.s
 	const beats = "SELECT coalesce(max(beat), 0) FROM goverse.session WHERE id = $1"
 	r.Delay(fault.FromTarget, deadline/3)
 	for beat := query[int64](t, db, beats, s.id); query[int64](t, db, beats, s.id) == beat && s.ctx.Err() == nil; {
@@ -314,7 +302,7 @@ func TestHeartbeatIsAnsweredLate(t *testing.T) {
 	require.Eventually(t, func() bool { return s.period.Load() != before || s.ctx.Err() != nil }, patience,
 		time.Millisecond)
 	r.Blackhole(fault.Both)
-	query[int](t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = $1", s.main.pid)
+	terminate(t, db, s)
 	c, _ := granted(t, got)
 	require.False(t, held.Valid())
 	release(t, c)

@@ -3,7 +3,11 @@
 package claims
 
 import (
+	"context"
 	"flag"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,8 +69,77 @@ func (r *replicated) stopReplication(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// A standby is promoted while a process holds a name and another one waits for it. Nothing is granted for the deadline,
-// and tokens grow, also if the standby lacks the grant.
+// load is the work of tasks that claim names again and again.
+type load struct {
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+	mu    sync.Mutex
+	terms []term
+}
+
+// startLoad starts four tasks of a process, each with a name that it shares with the tasks of other processes.
+func startLoad(t *testing.T, p *process) *load {
+	l := &load{}
+	var ctx context.Context
+	ctx, l.stop = context.WithCancel(t.Context())
+	for name := range int64(4) {
+		l.tasks.Go(func() {
+			for ctx.Err() == nil {
+				c, err := p.Acquire(ctx, Spec{Name: fmt.Sprint("load ", name)})
+				if err != nil {
+					continue
+				}
+				seen := observe(name, c)
+				_, _ = c.Release(ctx)
+				l.mu.Lock()
+				l.terms = append(l.terms, seen)
+				l.mu.Unlock()
+			}
+		})
+	}
+	t.Cleanup(func() { l.end() })
+	return l
+}
+
+// await waits until there are n terms.
+func (l *load) await(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.terms) >= n
+	}, patience, time.Millisecond)
+}
+
+// end ends the load and returns the terms that were valid for a while.
+func (l *load) end() []term {
+	l.stop()
+	l.tasks.Wait()
+	return slices.DeleteFunc(l.terms, func(t term) bool { return t.last == 0 })
+}
+
+// observe returns the term of a claim that it holds for a millisecond.
+func observe(name int64, c *Claim) term {
+	t := term{name: name, token: c.Token()}
+	for end := monotonic() + int64(time.Millisecond); ; {
+		before := monotonic()
+		switch valid := c.Valid(); {
+		case !valid:
+			return t
+		case t.first == 0:
+			t.first = monotonic()
+		default:
+			t.last = before
+		}
+		if before > end {
+			return t
+		}
+	}
+}
+
+// A standby is promoted under load, while a process holds a name and another one waits for it. Nothing is granted for
+// the deadline, and tokens grow, also if the standby lacks the grant. No two processes hold one name, unless the old
+// primary still serves without it.
 func TestPromotion(t *testing.T) {
 	pace.Parallel(t)
 	for _, test := range []struct {
@@ -87,31 +160,44 @@ func TestPromotion(t *testing.T) {
 			pace.Parallel(t)
 			for range *promotions {
 				r := startReplicated(t, test.synchronous)
-				holder := open(t, r.urls(r.relay.Address()), short)
-				release(t, holder.acquire(t, Spec{Name: "it"}))
+				deadline := short
+				if test.both {
+					deadline = pace.TTL(3 * time.Second) // the holder must not lose its session meanwhile
+				}
+				holder := open(t, r.urls(r.relay.Address()), deadline)
+				releaseShort(t, holder.acquire(t, Spec{Name: "it"}))
 				if test.lags {
 					r.stopReplication(t)
 				}
 				held := holder.acquire(t, Spec{Name: "it"})
+				before := startLoad(t, holder)
+				before.await(t, 20)
 				if test.cutOff {
 					r.relay.Blackhole(fault.Both)
 				}
 				if !test.oldServes {
 					r.primary.Kill()
 				}
-				require.NoError(t, r.standby.PromoteNow())
 				began := time.Now()
-				next := open(t, r.standby.URL(), short)
+				require.NoError(t, r.standby.PromoteNow())
+				next := open(t, r.standby.URL(), deadline)
 				c := next.acquire(t, Spec{Name: "it"})
-				require.GreaterOrEqual(t, time.Since(began), short)
+				require.GreaterOrEqual(t, time.Since(began), deadline)
 				require.Equal(t, test.both, held.Valid())
 				require.Greater(t, c.Token(), held.Token())
-				t.Logf("granted %v after the promotion", time.Since(began).Round(time.Millisecond))
-				release(t, c)
-				require.NoError(t, next.Close(patient(t)))
+				took := time.Since(began)
+				releaseShort(t, c)
+				after := startLoad(t, next)
 				if !test.oldServes { // it finds the new primary by itself
-					release(t, holder.acquire(t, Spec{Name: "it"}))
+					releaseShort(t, holder.acquire(t, Spec{Name: "it"}))
 				}
+				after.await(t, 20)
+				seen := append(before.end(), after.end()...)
+				if !test.both {
+					require.Empty(t, findOverlap(seen))
+				}
+				require.NoError(t, next.Close(patient(t)))
+				t.Logf("granted %v after the promotion; %d terms", took.Round(time.Millisecond), len(seen))
 			}
 		})
 	}
@@ -135,5 +221,5 @@ func TestWaitForTheStandbyIsCancelled(t *testing.T) {
 	require.NoError(t, conn.Close(patient(t)))
 	execute(t, db, "ALTER SYSTEM RESET synchronous_standby_names")
 	execute(t, db, "SELECT pg_reload_conf()")
-	release(t, holder.acquire(t, Spec{Name: "it"}))
+	releaseShort(t, holder.acquire(t, Spec{Name: "it"}))
 }

@@ -11,12 +11,11 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {{schema}}.epoch (
 	id      bigint      NOT NULL,
 	started timestamptz NOT NULL,
 	open    boolean     NOT NULL DEFAULT false, -- claims are granted
-	wait_us bigint      NOT NULL DEFAULT 0      -- the longest deadline of the sessions before it
+	wait_us bigint      NOT NULL DEFAULT 0      -- the longest deadline of a session before it
 );
 
 CREATE TABLE IF NOT EXISTS {{schema}}.setting (
 	one         boolean PRIMARY KEY DEFAULT true CHECK (one),
-	deadline_us bigint  NOT NULL DEFAULT 0, -- the longest of a session
 	token_floor bigint  NOT NULL DEFAULT 0, -- the largest token of the names whose rows were deleted
 	release     integer NOT NULL DEFAULT 0  -- of these tables and functions
 );
@@ -61,7 +60,7 @@ BEGIN
 		RETURN;
 	END IF;
 	INSERT INTO {{schema}}.epoch AS e (id, started, wait_us)
-		SELECT new_id, pg_postmaster_start_time(), coalesce(max(s.deadline_us), 0) FROM {{schema}}.setting s
+		SELECT new_id, pg_postmaster_start_time(), coalesce(max(s.deadline_us), 0) FROM {{schema}}.session s
 		ON CONFLICT (one) DO UPDATE
 			SET id = excluded.id, started = excluded.started, open = false, wait_us = excluded.wait_us
 		WHERE e.started <> excluded.started;
@@ -80,20 +79,16 @@ BEGIN
 		RETURN;
 	END IF;
 	DELETE FROM {{schema}}.session WHERE epoch <> epoch_id;
-	UPDATE {{schema}}.setting
-		SET deadline_us = (SELECT coalesce(max(s.deadline_us), 0) FROM {{schema}}.session s);
 END $$;
 
 -- Makes the row of a session whose connection holds its advisory lock.
-CREATE OR REPLACE FUNCTION {{schema}}.open_session(session_id bigint, deadline bigint, session_owner text, new_epoch bigint,
-	OUT epoch bigint)
+CREATE OR REPLACE FUNCTION {{schema}}.open_session(session_id bigint, deadline bigint, session_owner text, new_epoch bigint)
+RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM 1 FROM {{schema}}.setting FOR UPDATE; -- before the epoch is read: open_epoch may be about to delete sessions
-	SELECT e.id INTO open_session.epoch FROM {{schema}}.enter_epoch(new_epoch) e;
-	UPDATE {{schema}}.setting SET deadline_us = deadline WHERE deadline_us < deadline;
 	INSERT INTO {{schema}}.session (id, epoch, deadline_us, owner)
-		VALUES (session_id, open_session.epoch, deadline, session_owner);
+		SELECT session_id, e.id, deadline, session_owner FROM {{schema}}.enter_epoch(new_epoch) e;
 END $$;
 
 -- Notifies the observers of a queue that it has changed: that of an election. Those of locks are too many for that.
@@ -328,12 +323,22 @@ BEGIN
 	END LOOP;
 END $$;
 
--- The first epoch is open from its beginning: there were no sessions before the tables.
+-- The first epoch is open from its beginning, because there were no sessions before the tables. Where a standby was ever
+-- promoted, there may have been: on the former primary, in tables that were not replicated. A promotion raises the number
+-- of the timeline, with which the names of WAL files begin.
 DO $$
+DECLARE
+	first_timeline boolean := false;
 BEGIN
 	INSERT INTO {{schema}}.setting DEFAULT VALUES ON CONFLICT DO NOTHING;
 	IF FOUND THEN
-		INSERT INTO {{schema}}.epoch (id, started, open) VALUES (1, pg_postmaster_start_time(), true) ON CONFLICT DO NOTHING;
+		BEGIN
+			first_timeline := starts_with(pg_walfile_name(pg_current_wal_lsn()), '00000001');
+		EXCEPTION WHEN others THEN
+			NULL; -- not every service in PostgreSQL's place has WAL files
+		END;
+		INSERT INTO {{schema}}.epoch (id, started, open) VALUES (1, pg_postmaster_start_time(), first_timeline)
+			ON CONFLICT DO NOTHING;
 	END IF;
 	UPDATE {{schema}}.setting SET release = {{release}};
 END $$;

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/wait"
@@ -19,10 +20,9 @@ import (
 // Session is one session: a connection that holds an advisory lock, a row with a counter that its heartbeats raise, and
 // the deadline up to which its claims may be relied on. All methods are safe for concurrent use.
 type Session struct {
-	k     *Keeper
-	id    int64
-	epoch int64
-	main  *connection // heartbeats and notifications
+	k    *Keeper
+	id   int64
+	main *connection // heartbeats and notifications
 
 	period atomic.Pointer[deadline.Claim]
 	ctx    context.Context // ends with the session; its cause is a session.LostError or ErrStopped
@@ -33,6 +33,8 @@ type Session struct {
 	requests wait.Signal // there are requests
 	polls    wait.Signal // claims have begun to wait
 	hints    wait.Signal // claims may have been granted
+
+	outage outage // of the connections for commands and of the watcher
 
 	refused error // the error of the last heartbeat; of keepAlive
 
@@ -66,8 +68,7 @@ func (k *Keeper) openSession(ctx context.Context, main *connection) (*Session, e
 		return nil, err
 	}
 	sent := k.cfg.Clock()
-	err = main.QueryRow(ctx, k.sql.openSession, s.id, k.cfg.Deadline.Microseconds(), k.cfg.Owner, rand.Int64()).
-		Scan(&s.epoch)
+	_, err = main.Exec(ctx, k.sql.openSession, s.id, k.cfg.Deadline.Microseconds(), k.cfg.Owner, rand.Int64())
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +161,8 @@ func (s *Session) beat(now deadline.Instant) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		s.end(session.ReasonRevoked, errors.New("another process ended the session, or its row was deleted"))
+	case pg.CodeOf(err) == pg.CodeNoTable: // it was dropped; in a new one, others may be granted the same
+		s.end(session.ReasonRevoked, err)
 	case err != nil && ctx.Err() != nil:
 		s.end(session.ReasonExpired, err)
 	case err != nil && !s.main.IsClosed():

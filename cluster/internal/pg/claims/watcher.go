@@ -16,8 +16,8 @@ import (
 // maxAsked limits the claims that the watcher asks for in one look.
 const maxAsked = 500
 
-// readPause is the least time between two reads of queues.
-const readPause = 5 * time.Millisecond
+// hintPause is the least time between two reads for hints that were wrong.
+const hintPause = 5 * time.Millisecond
 
 // watcher is a session's view of the others.
 type watcher struct {
@@ -27,13 +27,16 @@ type watcher struct {
 	others map[int64]silence
 	epoch  epochView
 	swept  time.Time // when names were last settled for want of their claims' sessions
-	readAt time.Time // when queues were last read
 	asked  int64     // the number of the claim up to which was asked last
+
+	readDue  *time.Timer // runs while queues are to be read
+	readAt   time.Time   // when queues were last read
+	lastRead int         // the number of claims that were read then
+	allRead  time.Time   // when the queues that are followed were last read, all of them
 
 	shortest time.Duration // the shortest deadline of a session
 	inVain   time.Time     // when hints were last read and were wrong
 	forgot   string        // the name up to which names were looked at that may be forgotten
-	failing  bool
 }
 
 // epochView records for how long this process has seen an epoch. It is immutable.
@@ -54,24 +57,24 @@ func (v epochView) observe(id int64, gap, deadline time.Duration) epochView {
 // watch looks at the other sessions until the session ends.
 func (s *Session) watch(conn *connection) {
 	w := &watcher{s: s, conn: conn, others: map[int64]silence{}, looked: time.Now(), swept: time.Now(),
-		shortest: s.k.cfg.Deadline}
+		shortest: s.k.cfg.Deadline, readDue: time.NewTimer(0)}
 	defer func() { w.conn.drop() }()
+	defer w.readDue.Stop()
 	again := backoff.Backoff{Policy: retries}
 	for s.ctx.Err() == nil {
 		if err := w.look(); err != nil && s.ctx.Err() == nil {
-			if !w.failing {
-				s.k.cfg.Logger.Debug("could not look at the other sessions, retrying", "error", logtext.OneLine(err))
-			}
-			w.failing = true
+			s.recordFailure(useWatcher, err)
 			wait.For(s.ctx, again.Next())
 			if w.conn.IsClosed() {
 				if next, err := s.k.connect(s.ctx); err == nil {
 					w.conn = next
+				} else {
+					s.recordFailure(useWatcher, err)
 				}
 			}
 			continue
 		}
-		w.failing = false
+		s.recordSuccess(useWatcher)
 		again.Reset()
 		w.rest()
 	}
@@ -80,7 +83,7 @@ func (s *Session) watch(conn *connection) {
 // rest waits until the next look is due.
 func (w *watcher) rest() {
 	s := w.s
-	began, every, poll := time.Now(), s.k.cfg.restEvery(), pollEvery(w.shortest)
+	began, every, poll := time.Now(), s.k.cfg.restEvery(), w.pollEvery()
 	if s.hasWaiting() {
 		every = min(every, poll)
 	}
@@ -93,13 +96,15 @@ func (w *watcher) rest() {
 		case <-s.polls:
 			timer.Reset(min(every, poll) - time.Since(began)) // claims may begin to wait all the time
 		case <-s.hints:
-			wait.For(s.ctx, time.Until(w.inVain.Add(readPause)))
+			wait.For(s.ctx, time.Until(w.inVain.Add(hintPause)))
 			if w.readHints() != nil {
 				return
 			}
 		case <-s.k.reads:
-			wait.For(s.ctx, time.Until(w.readAt.Add(readPause))) // notifications can come from any program
+			w.readDue.Reset(time.Until(w.readAt.Add(readPause(w.lastRead)))) // notifications can come from any program
+		case <-w.readDue.C:
 			if w.readQueues(s.k.requestedReads()) != nil {
+				w.allRead = time.Time{}
 				return // the next look fails, too, or repairs it
 			}
 		case <-s.ctx.Done():
@@ -107,6 +112,8 @@ func (w *watcher) rest() {
 		}
 	}
 }
+
+func (w *watcher) pollEvery() time.Duration { return pollEvery(w.shortest, len(w.others)) }
 
 // hasWaiting reports whether a claim waits.
 func (s *Session) hasWaiting() bool {
@@ -137,8 +144,11 @@ func (w *watcher) look() error {
 	}
 	s.recordGrants(seen.own)
 	s.recordVanished(seen)
-	if err := w.readQueues(s.k.followedNames()); err != nil {
-		return err
+	if time.Since(w.allRead) >= s.k.cfg.restEvery() { // notifications report changes sooner
+		if err := w.readQueues(s.k.followedNames()); err != nil {
+			return err
+		}
+		w.allRead = now
 	}
 	ended, err := w.endSilent(ctx, seen, gap)
 	if err != nil {
@@ -357,7 +367,7 @@ func (w *watcher) settle(ctx context.Context, seen sight, ended bool) error {
 		if err := w.conn.QueryRow(ctx, w.s.k.sql.settleEnded, maxBatch).Scan(&n); err != nil {
 			return err
 		}
-		if n == maxBatch && time.Since(w.looked) > pollEvery(w.shortest) {
+		if n == maxBatch && time.Since(w.looked) > w.pollEvery() {
 			w.swept = time.Time{} // the rest at the next look, so that grants and other sessions do not wait for it
 			return nil
 		}
@@ -368,7 +378,7 @@ func (w *watcher) settle(ctx context.Context, seen sight, ended bool) error {
 
 // forgetNames deletes some names that have not been claimed for long. When many can be deleted it goes on for a while.
 func (w *watcher) forgetNames(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < pollEvery(w.shortest); {
+	for began := time.Now(); time.Since(began) < w.pollEvery(); {
 		var deleted int
 		if err := w.conn.QueryRow(ctx, w.s.k.sql.forgetNames, w.forgot, maxBatch).Scan(&w.forgot, &deleted); err != nil {
 			return err

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	leaktest.SetParallel()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(shared.Tests(m))
 }
 
 // term is what a worker records of a grant: the instants, on the monotonic clock that all processes share, between
