@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,19 +22,32 @@ const completionTimeout, stepTimeout = time.Second, time.Minute
 // maxCompletions limits the names read from etcd for one completion.
 const maxCompletions = 200
 
-// completer completes words from etcd. It is silent: without an answer of etcd in time there are no completions.
+// completer completes words from etcd or PostgreSQL. It is silent: without an answer in time there are no completions.
 type completer struct {
 	env func(string) (string, bool)
 }
 
-// completionSource reads completions from etcd. Args are the words before the one to complete.
-type completionSource func(ctx context.Context, o *operator.Operator, args []string, word string) (
-	[]cobra.Completion, error)
+// completionSource reads completions from etcd or PostgreSQL. Args are the words before the one to complete.
+type completionSource struct {
+	etcd func(ctx context.Context, o *operator.Operator, args []string, word string) ([]cobra.Completion, error)
+	// postgres is nil if there are none in PostgreSQL.
+	postgres func(ctx context.Context, at postgresPlace, args []string, word string) ([]cobra.Completion, error)
+}
+
+// postgresPlace is a place in PostgreSQL that the flags of a command name.
+type postgresPlace struct{ url, schema, table string }
 
 // addCompletion registers the completions of all arguments and flags of root and the commands below it.
 func addCompletion(root *cobra.Command, env func(string) (string, bool)) {
 	c := completer{env: env}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	nodeAddresses, etcdMemberNames := completionSource{etcd: nodeAddresses}, completionSource{etcd: etcdMemberNames}
+	candidatesOf, tokenOf := completionSource{etcd: candidatesOf}, completionSource{etcd: tokenOf}
+	effectNames := func(unknown bool) completionSource { return completionSource{etcd: effectNames(unknown)} }
+	electionNames := completionSource{electionNames, postgresElectionNames}
+	lockNames := completionSource{lockNames, postgresLockNames}
+	processorNames := completionSource{processorNames, postgresProcessorNames}
+	parkedPositions := completionSource{parkedPositions, postgresParkedPositions}
 	arguments := map[string]cobra.CompletionFunc{
 		"drain":              c.arguments(nodeAddresses),
 		"etcd replace":       c.arguments(etcdMemberNames),
@@ -64,6 +76,7 @@ func addCompletion(root *cobra.Command, env func(string) (string, bool)) {
 		"to":              c.flag(nodeAddresses),
 		"without":         c.flag(nodeAddresses),
 		"election":        c.flag(electionNames),
+		"node-election":   c.flag(electionNames),
 		cli.ConfigFlag:    fileWords("yaml", "yml"),
 		"data-dir":        directories,
 		"password-file":   files,
@@ -174,156 +187,53 @@ func (c completer) ask(cmd *cobra.Command, source completionSource, args []strin
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	defer time.AfterFunc(completionTimeout, cancel).Stop()
-	var cfg cluster.Config
-	flags := etcdFlagsOf(cmd.Flags())
-	release, err := flags.apply(&cfg)
-	if err != nil {
+	var found []cobra.Completion
+	at := postgresPlace{url: flagText(cmd, "postgres"), schema: flagText(cmd, "schema"), table: flagText(cmd, "table")}
+	inPostgres, err := (&postgresFlags{url: at.url}).used(cmd)
+	switch {
+	case err != nil:
 		return nil
+	case !inPostgres:
+		found, err = source.askEtcd(ctx, cmd, args, word)
+	case source.postgres != nil:
+		found, err = source.postgres(ctx, at, args, word)
 	}
-	defer release()
-	o, err := operator.Open(ctx, cfg, stepTimeout)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = o.Close() }() // only what was read matters
-	found, err := source(ctx, o, args, word)
 	if err != nil {
 		return nil
 	}
 	return slices.DeleteFunc(found, func(c cobra.Completion) bool { return !strings.HasPrefix(c, word) })
 }
 
-// etcdFlagsOf returns the flags for the connection to etcd that fs has.
-func etcdFlagsOf(fs *pflag.FlagSet) *etcdFlags {
-	text := func(name string) string {
-		if f := fs.Lookup(name); f != nil {
-			return f.Value.String()
-		}
-		return ""
+// askEtcd reads the completions from the etcd that cmd would use.
+func (s completionSource) askEtcd(ctx context.Context, cmd *cobra.Command, args []string, word string) (
+	[]cobra.Completion, error) {
+	var cfg cluster.Config
+	flags := etcdFlagsOf(cmd)
+	release, err := flags.apply(&cfg)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
+	o, err := operator.Open(ctx, cfg, stepTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = o.Close() }() // only what was read matters
+	return s.etcd(ctx, o, args, word)
+}
+
+// flagText returns the value of a flag of cmd, "" if it has none of that name.
+func flagText(cmd *cobra.Command, name string) string {
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// etcdFlagsOf returns the flags for the connection to etcd that cmd has.
+func etcdFlagsOf(cmd *cobra.Command) *etcdFlags {
+	text := func(name string) string { return flagText(cmd, name) }
 	return &etcdFlags{address: text("etcd"), prefix: text("prefix"), user: text("etcd-user"),
 		password: text("etcd-password"), passwordFile: text("etcd-password-file"), caCert: text("etcd-cacert"),
 		cert: text("etcd-cert"), key: text("etcd-key"), fixed: text("etcd-fixed") == "true"}
-}
-
-func nodeAddresses(ctx context.Context, o *operator.Operator, _ []string, _ string) (all []cobra.Completion,
-	err error) {
-	d, err := o.Read(ctx)
-	for _, n := range d.Members {
-		all = append(all, cobra.CompletionWithDesc(n.Address, strings.TrimSpace(n.State+" "+n.Hostname)))
-	}
-	return all, err
-}
-
-func electionNames(ctx context.Context, o *operator.Operator, _ []string, word string) (all []cobra.Completion,
-	err error) {
-	found, err := o.Elections(ctx, stepTimeout, namesFrom(word))
-	for _, e := range found.Items {
-		all = appendName(all, e.Name, "led by "+e.LeaderID)
-	}
-	return all, err
-}
-
-func candidatesOf(ctx context.Context, o *operator.Operator, args []string, _ string) (all []cobra.Completion,
-	err error) {
-	found, err := o.Elections(ctx, stepTimeout, namesFrom(args[0]))
-	for _, e := range found.Items {
-		if e.Name != args[0] {
-			continue
-		}
-		for i, c := range e.Candidates {
-			state := "candidate"
-			if i == 0 {
-				state = "leader"
-			}
-			all = appendName(all, c.Address, state)
-		}
-	}
-	return all, err
-}
-
-func lockNames(ctx context.Context, o *operator.Operator, _ []string, word string) (all []cobra.Completion,
-	err error) {
-	found, err := o.Locks(ctx, stepTimeout, namesFrom(word))
-	for _, l := range found.Items {
-		holder := ""
-		if len(l.Holders) > 0 {
-			holder = "held by " + l.Holders[0].Owner
-		}
-		all = appendName(all, l.Name, holder)
-	}
-	return all, err
-}
-
-// processorNames completes names of processors with checkpoints in etcd.
-func processorNames(ctx context.Context, o *operator.Operator, _ []string, word string) (all []cobra.Completion,
-	err error) {
-	p, err := o.Processors(stepTimeout)
-	if err != nil {
-		return nil, err
-	}
-	found, err := p.List(ctx, stepTimeout, namesFrom(word))
-	for _, s := range found.Items {
-		all = appendName(all, s.Name, "")
-	}
-	return all, err
-}
-
-// parkedPositions completes positions of events that the processor named by the first argument has parked.
-func parkedPositions(ctx context.Context, o *operator.Operator, args []string, _ string) (all []cobra.Completion,
-	err error) {
-	p, err := o.Processors(stepTimeout)
-	if err != nil {
-		return nil, err
-	}
-	parked, err := p.Parked(ctx, args[0])
-	for _, e := range parked.Items[:min(len(parked.Items), maxCompletions)] {
-		all = appendName(all, string(e.Position), "")
-	}
-	return all, err
-}
-
-// effectNames completes names of effects; with unknown, only of those that can be resolved.
-func effectNames(unknown bool) completionSource {
-	return func(ctx context.Context, o *operator.Operator, _ []string, word string) (all []cobra.Completion, err error) {
-		found, err := o.Effects(ctx, stepTimeout, namesFrom(word), unknown)
-		for _, e := range found.Items {
-			all = appendName(all, e.Name, string(e.State))
-		}
-		return all, err
-	}
-}
-
-// tokenOf completes the token of the effect that the first argument names.
-func tokenOf(ctx context.Context, o *operator.Operator, args []string, _ string) ([]cobra.Completion, error) {
-	e, err := o.Effect(ctx, args[0])
-	if err != nil {
-		return nil, err
-	}
-	return []cobra.Completion{cobra.CompletionWithDesc(strconv.FormatInt(e.Token, 10), string(e.State))}, nil
-}
-
-func etcdMemberNames(ctx context.Context, o *operator.Operator, _ []string, _ string) (all []cobra.Completion,
-	err error) {
-	found, err := o.EtcdMembers(ctx)
-	for _, m := range found {
-		if m.Name != "" {
-			all = appendName(all, m.Name, m.State)
-		}
-	}
-	return all, err
-}
-
-// namesFrom selects the names that begin with word.
-func namesFrom(word string) operator.ListQuery {
-	return operator.ListQuery{NamePrefix: word, Limit: maxCompletions}
-}
-
-// appendName appends a name that needs no quotes in a shell and for goversed. Others are left out.
-func appendName(all []cobra.Completion, name, description string) []cobra.Completion {
-	const special = " \t\r\n\"'`$&|;<>(){}[]*?!~#\\"
-	if strings.ContainsAny(name, special) || strings.HasPrefix(name, "-") {
-		return all
-	}
-	return append(all, cobra.CompletionWithDesc(name, description))
 }

@@ -57,6 +57,7 @@ func TestRBACCommand(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"export ETCDCTL_API=3", "etcdctl role add r",
+		"etcdctl role grant-permission r readwrite --prefix /orders/accused-silent/",
 		"etcdctl role grant-permission r readwrite --prefix /orders/elections/",
 		"etcdctl role grant-permission r readwrite --prefix /orders/events/",
 		"etcdctl role grant-permission r readwrite /orders/leader- /orders/shards0",

@@ -12,13 +12,13 @@ import (
 
 func newElections() *cobra.Command {
 	kind := listedKind[operator.NamedElection]{noun: "election", read: (*operator.Operator).Elections,
-		show: operator.PrintElections}
+		readPostgres: (*operator.Postgres).Elections, show: operator.PrintElections}
 	cmd := kind.newList(&cobra.Command{
 		Use:   "elections",
 		Short: "List the named elections, or hand one over",
 		Long: `List the named elections that have candidates, each with its leader, the leader's token, and the
 next candidate in the queue. The cluster's own election is not in the list: goversed status shows
-it.
+it. With --postgres the list has all elections that are held in PostgreSQL.
 ` + listHelp,
 		Example: `  goversed elections
   goversed elections list --name-prefix billing/

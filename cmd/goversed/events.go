@@ -17,32 +17,38 @@ func newEvents() *cobra.Command {
 	var types []string
 	var limit int
 	var follow bool
+	query := func() (q event.Query, err error) {
+		if q.Since, err = parseSince(since, time.Now()); err == nil && limit < 0 {
+			err = fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", limit)
+		}
+		q.Limit = limit
+		for _, typ := range types {
+			q.Types = append(q.Types, event.Type(typ))
+		}
+		return q, err
+	}
 	var cmd *cobra.Command
-	cmd = newOperator(&cobra.Command{
+	cmd = newReader(&cobra.Command{
 		Use:   "events",
 		Short: "Show the event log: leaders, nodes, shards, sessions",
 		Long: `Show the cluster's event log, oldest first. It has the elections and losses of leaders, the times
-without a leader, the nodes that joined, left or were removed, the moves of shards, and what the
-programs recorded, with types that begin with app_. Times are by the clock of the node that recorded
-the event. With -o json each line is an object.
+without a leader, the nodes that joined, left or were removed, the moves of shards, the requests of
+operators about processors, and what the programs recorded, with types that begin with app_. Times
+are by the clock of the process that recorded the event. With -o json each line is an object.
+With --postgres the log is that of nodes in PostgreSQL, in the order of the times; new events follow
+in the order in which they were recorded.
 
 The nodes keep the newest thousand events for a week; half of them may be the programs'. With
---follow the command waits for etcd if that does not answer, and reports it on standard error.`,
+--follow the command waits for etcd if that does not answer, and reports it on standard error; it
+also waits for PostgreSQL.`,
 		Example: `  goversed events --since 1h
   goversed events --since 2026-11-24T08:00:00Z
   goversed events --types node_lost,app_import_finished
   goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,
 	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
-		from, err := parseSince(since, time.Now())
-		switch {
-		case err != nil:
+		q, err := query()
+		if err != nil {
 			return nil, err
-		case limit < 0:
-			return nil, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", limit)
-		}
-		q := event.Query{Since: from, Limit: limit}
-		for _, typ := range types {
-			q.Types = append(q.Types, event.Type(typ))
 		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 			skipped, err := o.Events(ctx, f.timeout, q, follow, func(e event.Event) error {
@@ -53,6 +59,16 @@ The nodes keep the newest thousand events for a week; half of them may be the pr
 					skipped, f.etcd.prefix)
 			}
 			return err
+		}, nil
+	}, func(f *operatorFlags) (postgresAction, error) {
+		q, err := query()
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, p *operator.Postgres, out io.Writer, json bool) error {
+			return p.Events(ctx, f.timeout, q, follow, func(e event.Event) error {
+				return operator.PrintEvent(out, e, json)
+			})
 		}, nil
 	})
 	fs := cmd.Flags()

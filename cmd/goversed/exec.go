@@ -1,60 +1,26 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
-	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/cmd/goversed/internal/supervise"
-	"github.com/goverse/goverse/internal/logs/logqueue"
-	"github.com/goverse/goverse/internal/state"
 )
-
-// superviseFlags holds the flags that exec and lock share.
-type superviseFlags struct {
-	etcd                   etcdFlags
-	ttl, stop, gracePeriod time.Duration
-	cgroup                 bool
-	logLevel               string
-}
-
-func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	f.etcd.register(fs, defaultEtcd, etcdUsage)
-	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "TTL of the session in etcd, in whole seconds: the others wait that "+
-		"long for a host that vanished")
-	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when the leadership or the lock is "+
-		"lost; at most half of --ttl (default: a quarter of --ttl)")
-	fs.DurationVar(&f.gracePeriod, "grace", 0, "time that COMMAND has to end after a SIGINT or SIGTERM to goversed, "+
-		"before SIGKILL (default: no limit)")
-	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own, to end all its descendants "+
-		"(Linux, cgroup v2)")
-	fs.StringVar(&f.logLevel, "log-level", logLevel, logLevelUsage)
-}
 
 // guardedHelp is the part of the help that exec and lock share.
 const guardedHelp = `
 COMMAND runs in a process group of its own. goversed ends that group, with SIGTERM and then SIGKILL,
-before another process can lead the election or hold the lock. This holds if etcd does not confirm
-the session in time, and also if goversed is killed or paused, because a small second process,
-goversed guard, watches it. Processes that COMMAND leaves behind in its group are ended before the
-election or the lock is released. Descendants that left the group (setsid, daemons) are ended only
-with --cgroup. If goversed and its guard are killed at the same moment, the children of COMMAND keep
-running.
+before another process can lead the election or hold the lock. This holds if etcd or PostgreSQL does
+not confirm the session in time, and also if goversed is killed or paused, because a small second
+process, goversed guard, watches it. Processes that COMMAND leaves behind in its group are ended
+before the election or the lock is released. Descendants that left the group (setsid, daemons) are
+ended only with --cgroup. If goversed and its guard are killed at the same moment, the children of
+COMMAND keep running.
 
 goversed passes its signals on to the group. After the first SIGINT or SIGTERM it waits for COMMAND
 to end, releases the election or the lock, and does not run COMMAND again. If COMMAND still runs
@@ -62,18 +28,27 @@ after 2 seconds, the log reports that. A second signal, half a second later or m
 with SIGKILL immediately, and so does the end of --grace. At a terminal COMMAND gets Ctrl-C directly;
 in a pipe, goversed passes it on. Ctrl-Z does not stop COMMAND.
 
-While etcd cannot be reached, goversed waits for it and logs that. goversed exits with 125 if etcd
-refuses the user, the password, a right or a certificate at the start. It does so too if a password
-or certificate file cannot be used, or a certificate has expired. These files are read again when
-they change. If a changed file cannot be used, COMMAND keeps running while the session is valid.
+With --postgres URL the election or lock is kept in PostgreSQL, and no etcd is needed; all processes
+that exclude each other must use the same. If both GOVERSE_ETCD and GOVERSE_POSTGRES are set, give one
+of --etcd and --postgres on the command line. goversed needs three connections, and one for a moment
+when it waits or was killed. Passwords can also be in PGPASSWORD or in the file that PGPASSFILE names.
+
+While etcd or PostgreSQL cannot be reached, goversed waits for it and logs that. goversed exits with
+125 if it refuses the user, the password, a right or a certificate at the start. It does so too if a
+password or certificate file cannot be used, or a certificate has expired. These files are read again
+when they change. If a changed file cannot be used, COMMAND keeps running while the session is valid.
 
 COMMAND has the environment of goversed, and these variables:
 
   GOVERSE_ELECTION   the election's name, or GOVERSE_LOCK with the lock's name
-  GOVERSE_ETCD       the addresses of etcd
+  GOVERSE_ETCD       the addresses of etcd, empty with PostgreSQL
   GOVERSE_PREFIX     the prefix of the cluster's keys in etcd
+  GOVERSE_POSTGRES   the URL of PostgreSQL, unless it was given with a password and as a flag; empty
+                     with etcd
+  GOVERSE_SCHEMA     the schema of the tables in PostgreSQL
   GOVERSE_TOKEN      a number that is larger than the token of every earlier holder
-  GOVERSE_KEY        the holder's key in etcd; its create revision is the token
+  GOVERSE_KEY        the holder's key in etcd; its create revision is the token. In PostgreSQL, the
+                     column name of the row in the table claim with that token
   GOVERSE_KEYS       the keys of all enclosing goversed exec and lock, for a nested goversed
 
 A store should refuse a token that is smaller than one it has seen before. In etcd, write on the
@@ -82,6 +57,12 @@ process is no longer the holder:
 
   printf 'create("%s") = "%s"\n\nput pos 42\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
     etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS
+
+In PostgreSQL, lock that row in the transaction that writes. The division fails without it:
+
+  echo "begin; select 1 / count(*) from (select from goverse.claim
+    where name = :'key' and token = :'token' for key share) held; update pos set at = 42; commit" |
+    psql "$GOVERSE_POSTGRES" -v ON_ERROR_STOP=1 -v key="$GOVERSE_KEY" -v token="$GOVERSE_TOKEN"
 
 COMMAND also inherits GOVERSE_ETCD_USER and GOVERSE_ETCD_PASSWORD where they are set, so that it can
 log in to etcd. To hide the password from COMMAND, put env -u GOVERSE_ETCD_PASSWORD before it. A user
@@ -105,10 +86,11 @@ If COMMAND ends by itself, goversed releases the leadership and exits with the e
 If leadership is lost while COMMAND runs, goversed ends COMMAND and queues again.
 ` + guardedHelp + `
 Exit codes: that of COMMAND, or 128 + n if signal n ended COMMAND or the wait for leadership.
-125 goversed failed or etcd refused it, 126 COMMAND cannot be run, 127 COMMAND does not exist,
+125 goversed failed or was refused, 126 COMMAND cannot be run, 127 COMMAND does not exist,
 2 the command line is wrong.`,
 		Example: `  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
+  GOVERSE_POSTGRES=postgres://host/db goversed exec --election feed -- ./feed
   goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
 		DisableFlagsInUseLine: true,
 		Args:                  requireCommand(0),
@@ -153,120 +135,6 @@ func reportMissingDash(cmd *cobra.Command, words int) *cobra.Command {
 		}
 		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
 	})
-	return cmd
-}
-
-// superviseCommand executes the command line. Cfg has the settings of the particular verb.
-func (f *superviseFlags) superviseCommand(cmd *cobra.Command, cfg supervise.Config) error {
-	etcd, err := f.config(cmd, &cfg)
-	if err != nil {
-		return cli.WrapUsage(cmd.CommandPath(), err)
-	}
-	release, err := f.etcd.openFiles(&etcd)
-	if err != nil {
-		return &cli.ExitCodeError{Code: supervise.ExitFailed, Err: err}
-	}
-	defer release()
-	defer onHangup(func() { f.etcd.reloadFiles(etcd.Logger) })() // the command gets SIGHUP, too
-	cfg.Etcd = operator.Etcd(etcd)
-	signals := make(chan os.Signal, 16)
-	if caught := supervise.Signals(); len(caught) > 0 { // Notify without signals would catch all
-		signal.Notify(signals, caught...)
-		defer signal.Stop(signals)
-	}
-	return supervise.Run(cfg, signals)
-}
-
-// config reads the flags, but not the files.
-func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
-	if f.etcd.address == "" {
-		return etcd, errEmptyEtcd
-	}
-	if err := checkTTL(f.ttl); err != nil {
-		return etcd, err
-	}
-	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
-		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most "+
-			"half of --ttl, %v", f.stop, f.ttl/2)
-	}
-	if cmd.Flags().Changed("grace") && f.gracePeriod <= 0 {
-		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes",
-			f.gracePeriod)
-	}
-	level, err := parseLevel(f.logLevel)
-	if err != nil {
-		return etcd, err
-	}
-	log := logqueue.New(hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level,
-		Output: cmd.ErrOrStderr()}))
-	etcd.Logger = log
-	if err := f.etcd.applySettings(&etcd); err != nil {
-		return etcd, err
-	}
-	if err := f.etcd.nameFlag(etcd.Validate()); err != nil {
-		return etcd, err
-	}
-	if cfg.Keys, err = state.NewKeys(f.etcd.prefix); err != nil {
-		return etcd, f.etcd.nameFlag(err)
-	}
-	argument, what := "--election", "election"
-	if cfg.Lock != "" {
-		argument, what = "NAME", "lock"
-	}
-	if err := state.CheckName(what, cmp.Or(cfg.Election, cfg.Lock)); err != nil {
-		return etcd, fmt.Errorf("%s: %w", argument, err)
-	}
-	cfg.Logger, cfg.TTL, cfg.Stop, cfg.GracePeriod, cfg.Cgroup = log, f.ttl, f.stop, f.gracePeriod, f.cgroup
-	cfg.Env = f.commandEnv()
-	cfg.Guard, cfg.GuardEnv = f.guardCommand()
-	return etcd, nil
-}
-
-// commandEnv returns this process's environment, with the address of etcd for a nested goversed.
-func (f *superviseFlags) commandEnv() []string {
-	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
-}
-
-// guardCommand returns the command line and environment of the guard, with the settings to reach etcd. They include
-// those that are empty or false, because the variables in the environment would replace them.
-func (f *superviseFlags) guardCommand() (args, env []string) {
-	e := f.etcd
-	args = []string{guardName, "--etcd=" + e.address, "--prefix=" + e.prefix, "--etcd-user=" + e.user,
-		"--etcd-password-file=" + e.passwordFile, "--etcd-cacert=" + e.caCert, "--etcd-cert=" + e.cert,
-		"--etcd-key=" + e.key, fmt.Sprintf("--etcd-fixed=%t", e.fixed)}
-	return args, append(os.Environ(), cli.EnvName("etcd-password")+"="+e.password) // the last definition counts
-}
-
-// guardName is the hidden verb that exec and lock run beside the command.
-const guardName = "guard"
-
-func newGuard() *cobra.Command {
-	var etcd etcdFlags
-	cmd := &cobra.Command{
-		Use:    guardName,
-		Short:  "Watch a command for exec and lock",
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return supervise.Guard(supervise.Free(func(ctx context.Context, lease int64) error {
-				var cfg cluster.Config
-				release, err := etcd.apply(&cfg)
-				if err != nil {
-					return err
-				}
-				defer release()
-				client, err := operator.Etcd(cfg).Connect(ctx)
-				if err != nil {
-					return err
-				}
-				defer client.Close() // everything that matters was answered
-				if _, err = client.Revoke(ctx, clientv3.LeaseID(lease)); errors.Is(err, rpctypes.ErrLeaseNotFound) {
-					return nil // the lease has expired
-				}
-				return err
-			}))
-		},
-	}
-	etcd.register(cmd.Flags(), "", etcdUsage)
 	return cmd
 }
 

@@ -23,36 +23,61 @@ type listedKind[T any] struct {
 	noun string // effect, election or lock
 	read func(o *operator.Operator, ctx context.Context, timeout time.Duration, q operator.ListQuery) (
 		operator.List[T], error)
-	show func(out io.Writer, prefix string, all operator.List[T], json bool) error
+	// readPostgres reads those in PostgreSQL; nil if there are none.
+	readPostgres func(p *operator.Postgres, ctx context.Context, timeout time.Duration, q operator.ListQuery) (
+		operator.List[T], error)
+	show func(out io.Writer, where string, all operator.List[T], json bool) error
 }
 
 // newList returns the command base, which lists things of that kind.
 func (k listedKind[T]) newList(base *cobra.Command) *cobra.Command {
 	var q operator.ListQuery
-	cmd := newOperator(base, listTimeout, func(f *operatorFlags) (operatorAction, error) {
-		if q.Limit < 0 {
-			return nil, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", q.Limit)
-		}
-		query := q
-		if q.After != "" {
-			var err error
-			if query.After, err = parseName(k.noun, "--after", q.After); err != nil {
-				return nil, err
-			}
+	prepare := func(f *operatorFlags) (operatorAction, error) {
+		query, err := k.query(q)
+		if err != nil {
+			return nil, err
 		}
 		return showList(f, func(ctx context.Context, o *operator.Operator) (operator.List[T], error) {
 			return k.read(o, ctx, f.timeout, query)
 		}, func(out io.Writer, all operator.List[T], json bool) error {
-			return k.show(out, f.etcd.prefix, all, json)
+			return k.show(out, "under "+f.etcd.prefix, all, json)
 		}), nil
-	})
-	registerList(cmd.Flags(), &q)
-	return cmd
+	}
+	if k.readPostgres == nil {
+		base = newOperator(base, listTimeout, prepare)
+	} else {
+		base = newReader(base, listTimeout, prepare, func(f *operatorFlags) (postgresAction, error) {
+			query, err := k.query(q)
+			if err != nil {
+				return nil, err
+			}
+			return showList(f, func(ctx context.Context, p *operator.Postgres) (operator.List[T], error) {
+				return k.readPostgres(p, ctx, f.timeout, query)
+			}, func(out io.Writer, all operator.List[T], json bool) error {
+				return k.show(out, "in the schema "+f.postgres.schema, all, json)
+			}), nil
+		})
+	}
+	registerList(base.Flags(), &q)
+	return base
+}
+
+// query returns the query that the flags describe.
+func (k listedKind[T]) query(q operator.ListQuery) (operator.ListQuery, error) {
+	switch {
+	case q.Limit < 0:
+		return q, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", q.Limit)
+	case q.After == "":
+		return q, nil
+	}
+	var err error
+	q.After, err = parseName(k.noun, "--after", q.After)
+	return q, err
 }
 
 // registerList adds the flags of a list to fs.
 func registerList(fs *pflag.FlagSet, q *operator.ListQuery) {
-	fs.Lookup("timeout").Usage = "limit for the whole list; without this flag, the default limits each request to etcd"
+	fs.Lookup("timeout").Usage = "limit for the whole list; without this flag, the default limits each request"
 	fs.StringVar(&q.NamePrefix, "name-prefix", "", "list only names that begin with this `text`")
 	fs.IntVar(&q.Limit, "limit", 1000, "limit for the number of entries; 0 means all")
 	fs.StringVar(&q.After, "after", "", "continue after this `name`, which an incomplete list shows at its end")
@@ -66,7 +91,7 @@ func (k listedKind[T]) newListVerb(parent *cobra.Command) *cobra.Command {
 
 // listHelp is the part of the help that all lists share.
 const listHelp = `
-Without --timeout the command waits for the whole list, as long as etcd needs. With --timeout it
+Without --timeout the command waits for the whole list, as long as that takes. With --timeout it
 shows the entries read until then, and where to continue. With -o json the list is
 {"items": [...], "more": false}. An incomplete list has "more": true, and "next" has the name to
 give as --after.

@@ -28,11 +28,12 @@ COMMAND runs, goversed ends COMMAND and exits with 123.
 ` + guardedHelp + `
 Exit codes: that of COMMAND, or 128 + n if signal n ended COMMAND or the wait for the lock.
 123 the lock was lost, 124 another process held the lock (--nonblock, --timeout), 125 goversed
-failed, or etcd refused it or did not answer in time, 126 COMMAND cannot be run, 127 COMMAND does
-not exist, 2 the command line is wrong.`,
+failed, was refused or got no answer in time, 126 COMMAND cannot be run, 127 COMMAND does not exist,
+2 the command line is wrong.`,
 		Example: `  goversed lock migrate --etcd 127.0.0.1:2379 -- ./migrate-database
   GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host runs it, or it failed"
-  goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,
+  goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache
+  GOVERSE_POSTGRES=postgres://host/db goversed lock nightly -- ./backup.sh`,
 		DisableFlagsInUseLine: true,
 		Args:                  requireCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +58,7 @@ not exist, 2 the command line is wrong.`,
 	}
 	fs := cmd.Flags()
 	fs.VarP(&timeout, "timeout", "w", "longest wait for the lock; 30 means 30s (default: no limit; with "+
-		"--nonblock, 5s for etcd to answer)")
+		"--nonblock, 5s for an answer)")
 	fs.Lookup("timeout").DefValue = ""
 	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: exit if another process holds the lock")
 	fs.BoolVarP(&shared, "shared", "s", false, "hold the lock together with other shared holders")

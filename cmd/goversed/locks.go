@@ -7,14 +7,15 @@ import (
 )
 
 func newLocks() *cobra.Command {
-	kind := listedKind[operator.NamedLock]{noun: "lock", read: (*operator.Operator).Locks, show: operator.PrintLocks}
+	kind := listedKind[operator.NamedLock]{noun: "lock", read: (*operator.Operator).Locks,
+		readPostgres: (*operator.Postgres).Locks, show: operator.PrintLocks}
 	cmd := kind.newList(&cobra.Command{
 		Use:   "locks",
 		Short: "List the locks with their holders and the number of waiting callers",
 		Long: `List the locks that are held or waited for, each with its holders, their fencing tokens, and the
 number of waiting callers. The list has the locks of goversed lock and of programs that link
-Goverse. etcd does not store when a lock was granted, but of two tokens the larger one was granted
-later.
+Goverse; with --postgres, those that are kept in PostgreSQL. When a lock was granted is not stored,
+but of two tokens the larger one was granted later.
 
 goversed lock NAME runs a command while it holds a lock.
 ` + listHelp,

@@ -91,6 +91,9 @@ read again when they change, and at SIGHUP.`,
 		"on: remove other nodes as soon as their processes are gone; off: wait until their leases expire")
 	fs.IntVar(&f.crash.Watchers, "crash-watchers", suspicion.DefaultWatchers,
 		"number of other nodes that each node watches")
+	fs.DurationVar(&f.crash.SilenceTimeout, "silence-timeout", 0,
+		"replace this node within this time if its process stands still or its host is lost, although its lease runs on; "+
+			"3.5s suits most, 0 leaves that to the lease")
 	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", suspicion.DefaultGracePeriod,
 		"time that a suspected node has to answer before it is removed")
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", suspicion.DefaultConfirmations,
@@ -210,6 +213,12 @@ func (f *nodeFlags) checkCrash() error {
 	case 3*f.crash.GracePeriod > f.ttl:
 		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
 			f.crash.GracePeriod, f.ttl)
+	case f.crash.SilenceTimeout != 0 && f.crash.SilenceTimeout < suspicion.LeastSilenceTimeout:
+		return fmt.Errorf("--silence-timeout %v: give at least %v, or 0 to leave silent nodes to their leases; 3.5s is a "+
+			"good one", f.crash.SilenceTimeout, suspicion.LeastSilenceTimeout)
+	case f.crash.SilenceTimeout >= f.ttl:
+		return fmt.Errorf("--silence-timeout %v: give less than --ttl (%v), which runs out as soon, or 0",
+			f.crash.SilenceTimeout, f.ttl)
 	case f.crash.Confirmations < 1:
 		return fmt.Errorf("--crash-confirmations %d: give a number from 1 up", f.crash.Confirmations)
 	}

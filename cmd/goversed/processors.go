@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
@@ -28,6 +29,10 @@ A report stays when its leader is killed: REPORTED is its time, by the leader's 
 leading, failing (the next event has failed), replaying (after a rewind), paused, pausing (no leader
 has acknowledged the request yet), ended (no process leads), or unknown (no report of the process
 that leads now).
+
+Requests are recorded in the event log, with the operator and --reason, after they were carried out;
+goversed events --types processor_paused,processor_rewound shows them. If that fails, they count
+all the same.
 ` + listHelp,
 		Example: `  goversed processors
   GOVERSE_POSTGRES=postgres://host/db goversed processors list --name-prefix views/
@@ -45,7 +50,7 @@ that leads now).
 // processorsFlags holds the flags of the commands about processors.
 type processorsFlags struct {
 	operatorFlags
-	postgres, table string
+	table string
 }
 
 // processorsAction executes a command about processors. With json it prints JSON.
@@ -58,8 +63,7 @@ func newProcessorsCommand(cmd *cobra.Command, timeout time.Duration,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.etcd.register(fs, defaultEtcd, etcdUsage)
-	fs.StringVar(&f.postgres, "postgres", "", "`URL` of the PostgreSQL with the checkpoints, instead of etcd; prefer the "+
-		"variable if it has a password")
+	f.postgres.registerURL(fs, "with the checkpoints")
 	fs.StringVar(&f.table, "table", "goverse_checkpoints", "with --postgres: `table` of the checkpoints")
 	fs.DurationVar(&f.timeout, "timeout", timeout, "longest wait for the store and for the outcome")
 	fs.StringVarP(&f.output, "output", "o", "text", outputUsage)
@@ -68,26 +72,26 @@ func newProcessorsCommand(cmd *cobra.Command, timeout time.Duration,
 		if err != nil {
 			return cli.WrapUsage(cmd.CommandPath(), err)
 		}
-		cfg, release, err := f.config(cmd)
+		inPostgres, err := f.postgres.used(cmd)
+		if err == nil {
+			err = f.check()
+		}
 		if err != nil {
 			return cli.WrapUsage(cmd.CommandPath(), err)
-		}
-		defer release()
-		if f.postgres == "" && cmd.Flags().Changed("table") {
-			return cli.WrapUsage(cmd.CommandPath(), errors.New("--table is of PostgreSQL: give --postgres, too"))
 		}
 		f.timeoutSet = cmd.Flags().Changed("timeout")
 		ctx, _, ignore := withSignals(cmd.Context())
 		defer ignore()
 		var p *operator.Processors
-		if f.postgres != "" {
-			p, err = operator.OpenPostgres(ctx, f.postgres, f.table)
+		if inPostgres {
+			p, err = operator.OpenPostgresProcessors(ctx, f.postgres.url, f.table)
 		} else {
-			notice := &waitNotice{out: cmd.ErrOrStderr(), program: cmd.Root().Name(), etcd: f.etcd.address}
-			var o *operator.Operator
-			if o, err = operator.Open(ctx, cfg, f.timeout, operator.OnWait(notice.show)); err == nil {
-				p, err = o.Processors(f.timeout)
+			cfg, release, badConfig := f.config(cmd)
+			if badConfig != nil {
+				return cli.WrapUsage(cmd.CommandPath(), badConfig)
 			}
+			defer release()
+			p, err = f.openProcessors(ctx, cmd, cfg)
 		}
 		if err != nil {
 			return interruptedError(ctx, err)
@@ -95,6 +99,21 @@ func newProcessorsCommand(cmd *cobra.Command, timeout time.Duration,
 		return errors.Join(interruptedError(ctx, do(ctx, p, cmd.OutOrStdout(), f.output == "json")), p.Close())
 	}
 	return cmd
+}
+
+// openProcessors returns the processors with checkpoints in etcd.
+func (f *processorsFlags) openProcessors(ctx context.Context, cmd *cobra.Command, cfg cluster.Config) (
+	*operator.Processors, error) {
+	notice := &waitNotice{out: cmd.ErrOrStderr(), program: cmd.Root().Name(), etcd: f.etcd.address}
+	o, err := operator.Open(ctx, cfg, f.timeout, operator.OnWait(notice.show))
+	if err != nil {
+		return nil, err
+	}
+	p, err := o.Processors(f.timeout)
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return p, nil
 }
 
 func newProcessorsList(base *cobra.Command) *cobra.Command {
@@ -126,12 +145,20 @@ func newProcessorsList(base *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// processorRequest is a request about the processor name, or about its event parked at a position.
+type processorRequest struct {
+	name string
+	at   processor.Position
+	by   processor.Operator
+}
+
 // newProcessorRequest returns a command that makes a request about the processor NAME and prints the processor.
 func newProcessorRequest(base *cobra.Command,
-	request func(ctx context.Context, m processor.Manager, name string, at processor.Position) error,
+	request func(ctx context.Context, m processor.Manager, r processorRequest) error,
 	names ...string) *cobra.Command {
+	var reason string
 	base.Args = requireArgs("goversed processors shows names and positions", "one processor at a time", names...)
-	return newProcessorsCommand(base, 30*time.Second, func(f *processorsFlags, args []string) (processorsAction, error) {
+	cmd := newProcessorsCommand(base, 30*time.Second, func(f *processorsFlags, args []string) (processorsAction, error) {
 		name, err := parseName("processor", "NAME", args[0])
 		if err != nil {
 			return nil, err
@@ -148,8 +175,9 @@ func newProcessorRequest(base *cobra.Command,
 		return func(ctx context.Context, p *operator.Processors, out io.Writer, json bool) error {
 			ctx, cancel := context.WithTimeout(ctx, f.timeout)
 			defer cancel()
-			s, err := p.Change(ctx, name, func(ctx context.Context, m processor.Manager) error {
-				return request(ctx, m, name, processor.Position(at))
+			by := processor.Operator{By: operatorName(), Reason: reason}
+			s, err := p.Change(processor.WithOperator(ctx, by), name, func(ctx context.Context, m processor.Manager) error {
+				return request(ctx, m, processorRequest{name, processor.Position(at), by})
 			})
 			if err != nil {
 				return err
@@ -157,7 +185,12 @@ func newProcessorRequest(base *cobra.Command,
 			return operator.PrintProcessor(out, s, json)
 		}, nil
 	})
+	cmd.Flags().StringVar(&reason, "reason", "", reasonUsage)
+	return cmd
 }
+
+// reasonUsage is the help of --reason.
+const reasonUsage = "`text` for the event log; of a pause, goversed processors shows it, too"
 
 // operatorName returns the name under which requests are recorded.
 func operatorName() string {
@@ -172,8 +205,7 @@ func operatorName() string {
 }
 
 func newProcessorsPause() *cobra.Command {
-	var reason string
-	cmd := newProcessorRequest(&cobra.Command{
+	return newProcessorRequest(&cobra.Command{
 		Use:   "pause NAME",
 		Short: "Pause a processor in the whole cluster",
 		Long: `Pause the processor NAME, until goversed processors resume. The pause is stored beside the checkpoint,
@@ -185,11 +217,9 @@ is handled. The leader notices with its next batch, and when it is idle within i
 If --timeout passes first, the command fails and the request stays: its leader may have been killed,
 and then no event is handled until the next leader follows the request.`,
 		Example: "  goversed processors pause views --reason 'migration of the database'",
-	}, func(ctx context.Context, m processor.Manager, name string, _ processor.Position) error {
-		return processor.Pause(ctx, m, name, processor.PauseRequest{Reason: reason, By: operatorName()})
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return processor.Pause(ctx, m, r.name, processor.PauseRequest{Reason: r.by.Reason, By: r.by.By})
 	}, "NAME")
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` that goversed processors shows while it is paused")
-	return cmd
 }
 
 func newProcessorsResume() *cobra.Command {
@@ -198,8 +228,8 @@ func newProcessorsResume() *cobra.Command {
 		Short:   "Resume a paused processor",
 		Long:    "Resume the processor NAME. It does not wait for the leader.",
 		Example: "  goversed processors resume views",
-	}, func(ctx context.Context, m processor.Manager, name string, _ processor.Position) error {
-		return processor.Resume(ctx, m, name, processor.PauseRequest{By: operatorName()})
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return processor.Resume(ctx, m, r.name, processor.PauseRequest{Reason: r.by.Reason, By: r.by.By})
 	}, "NAME")
 }
 
@@ -212,8 +242,8 @@ A batch in flight is stored before, or refused. With checkpoints in PostgreSQL a
 no effect; with checkpoints in etcd its events may have been handled: pause the processor first if
 that matters. After a rewind, parked events that are handled again are parked no longer.`,
 		Example: "  goversed processors rewind views 1204/17",
-	}, func(ctx context.Context, m processor.Manager, name string, at processor.Position) error {
-		return m.Rewind(ctx, name, at)
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return m.Rewind(ctx, r.name, r.at)
 	}, "NAME", "POSITION")
 }
 
@@ -224,8 +254,8 @@ func newProcessorsReset() *cobra.Command {
 		Long: `Have the processor NAME continue at the beginning, so that it handles all events of its source again.
 Otherwise it is like goversed processors rewind.`,
 		Example: "  goversed processors reset views",
-	}, func(ctx context.Context, m processor.Manager, name string, _ processor.Position) error {
-		return m.Rewind(ctx, name, "")
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return m.Rewind(ctx, r.name, "")
 	}, "NAME")
 }
 
@@ -261,7 +291,9 @@ func newProcessorsRetry() *cobra.Command {
 The command fails if the event fails; it then stays parked, with the new error. If --timeout passes
 first, the request stays: no process may lead, or the processor is paused.`,
 		Example: "  goversed processors retry views 1204/17",
-	}, processor.Retry, "NAME", "POSITION")
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return processor.Retry(ctx, m, r.name, r.at)
+	}, "NAME", "POSITION")
 }
 
 func newProcessorsDrop() *cobra.Command {
@@ -270,8 +302,8 @@ func newProcessorsDrop() *cobra.Command {
 		Short:   "Remove the record of a parked event",
 		Long:    "Remove the record of the event parked at POSITION. The event is not handled any more.",
 		Example: "  goversed processors drop views 1204/17",
-	}, func(ctx context.Context, m processor.Manager, name string, at processor.Position) error {
-		return m.Forget(ctx, name, at)
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return m.Forget(ctx, r.name, r.at)
 	}, "NAME", "POSITION")
 }
 
@@ -283,7 +315,7 @@ func newProcessorsUnfence() *cobra.Command {
 have started again: with another lock, or with an etcd without its data. First make sure that no
 process with an old token is still running.`,
 		Example: "  goversed processors unfence views",
-	}, func(ctx context.Context, m processor.Manager, name string, _ processor.Position) error {
-		return m.Unfence(ctx, name)
+	}, func(ctx context.Context, m processor.Manager, r processorRequest) error {
+		return m.Unfence(ctx, r.name)
 	}, "NAME")
 }

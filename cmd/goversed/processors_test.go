@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/pgnode"
+	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
@@ -39,7 +43,17 @@ func TestProcessorsCommand(t *testing.T) {
 		server := etcdtest.Start(t)
 		m, err := processor.NewEtcd(processor.EtcdConfig{Client: etcdtest.Dial(t, server.Endpoint())})
 		require.NoError(t, err)
-		commandProcessors(t, m, map[string]string{"GOVERSE_ETCD": server.Endpoint()})
+		env := map[string]string{"GOVERSE_ETCD": server.Endpoint()}
+		commandProcessors(t, m, env)
+		r := runGoversed(t, env, "events")
+		require.Equal(t, cli.ExitOK, r.code, r.stderr)
+		lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+		for i, want := range []string{"processor_paused .* a b  by .*@.*  a migration", "processor_retried .* position 2",
+			"processor_resumed", "processor_retried", "processor_retried", "processor_dropped .* position 3",
+			"processor_rewound .* from 4 to 3  by", "processor_rewound .* from [34] to the beginning", "processor_unfenced"} {
+			require.Regexp(t, want, lines[i])
+		}
+		require.Len(t, lines, 9, r.stdout)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		url := pgserver.StartForTest(t).URL()
@@ -53,7 +67,19 @@ func TestProcessorsCommand(t *testing.T) {
 		require.Equal(t, cli.ExitFailure, r.code)
 		require.Contains(t, r.stderr, "CreateTables")
 		require.NoError(t, m.CreateTables(t.Context()))
-		commandProcessors(t, m, env)
+		commandProcessors(t, m, env) // there is no event log yet
+		_, err = pool.Exec(t.Context(), pgsession.SchemaSQL(""))
+		require.NoError(t, err)
+		require.NoError(t, pgnode.CreateTables(t.Context(), pool, ""))
+		r = runGoversed(t, env, "processors", "rewind", "a b", "3", "--reason", "a new view")
+		require.Equal(t, cli.ExitOK, r.code, r.stderr)
+		all, _, err := pgnode.ListEvents(t.Context(), pool, "", event.Query{})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, event.ProcessorRewound, all[0].Type)
+		require.Equal(t, []string{"a b", "3", "a new view"},
+			[]string{all[0].Processor, all[0].Position, all[0].Reason})
+		require.Contains(t, all[0].By, "@")
 	})
 	r := runGoversed(t, map[string]string{"GOVERSE_POSTGRES": "postgres://a:secret@host:x/db"}, "processors")
 	require.NotEqual(t, cli.ExitOK, r.code)

@@ -65,6 +65,8 @@ func TestBadCommandLines(t *testing.T) {
 		"node --crash-watchers 0":               "--crash-watchers 0: give a number from 1 up",
 		"node --crash-grace-period 0":           "--crash-grace-period 0s: give at least 10ms",
 		"node --crash-grace-period 1s --ttl 2s": "--crash-grace-period 1s: give at most a third of --ttl (2s)",
+		"node --silence-timeout 500ms":          "--silence-timeout 500ms: give at least 1s, or 0",
+		"node --silence-timeout 5s --ttl 5s":    "--silence-timeout 5s: give less than --ttl (5s)",
 		"node --crash-confirmations 0":          "--crash-confirmations 0: give a number from 1 up",
 		"node --sharding maybe":                 `--sharding "maybe": give on or off`,
 		"node --shards 0":                       "--shards 0: give a number from 1 to 65536",

@@ -35,6 +35,9 @@ func ShowEnv(cmd *cobra.Command) {
 func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			f.Annotations = map[string][]string{onCommandLine: nil}
+		}
 		if first != nil || f.Changed || !hasVariable(f) {
 			return
 		}
@@ -49,6 +52,20 @@ func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 		}
 	})
 	return first
+}
+
+// onCommandLine is the annotation of a flag that is on the command line.
+const onCommandLine = "goverse_on_command_line"
+
+// OnCommandLine reports whether a flag is on the command line, and not only in a variable or the file. Call it after
+// ApplyEnv.
+func OnCommandLine(fs *pflag.FlagSet, name string) bool {
+	f := fs.Lookup(name)
+	if f == nil {
+		return false
+	}
+	_, ok := f.Annotations[onCommandLine]
+	return ok
 }
 
 // hasVariable reports whether a flag has a variable. The flags that cobra adds have none, because they do not

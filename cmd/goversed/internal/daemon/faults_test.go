@@ -79,8 +79,8 @@ func TestNotReadyWhileStarting(t *testing.T) {
 	var st httpapi.Status
 	require.Eventually(t, func() bool { return getJSON(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK },
 		patience, tick)
-	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "starting", Mode: "election", Queue: []string{},
-		Nodes: []string{}}, st)
+	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "starting", Mode: "election", Store: httpapi.StoreEtcd,
+		Queue: []string{}, Nodes: []string{}}, st)
 	var body map[string]any
 	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, d.HTTPAddress(), "/readyz", &body))
 	require.Equal(t, http.StatusOK, getJSON(t, d.HTTPAddress(), "/livez", &body))

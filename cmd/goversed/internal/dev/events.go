@@ -3,7 +3,6 @@ package dev
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goverse/goverse/internal/state"
@@ -153,7 +152,7 @@ func termEndReason(before, after *state.Snapshot, was state.Leader) (why string,
 
 // removalReason returns the reason why the keys of a member that sent no goodbye were deleted.
 func removalReason(before, after *state.Snapshot, m *state.Member) string {
-	a := removingAccusation(before, after, m)
+	a := state.RemovingAccusation(before, after, m)
 	if a == nil {
 		return fmt.Sprintf("the lease of %s ended", m.Address)
 	}
@@ -169,18 +168,4 @@ func findAccusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 		}
 	}
 	return nil
-}
-
-// removingAccusation returns the accusation by which m was removed, or nil if there was none. Of several, it is the one
-// that was deleted together with m.
-func removingAccusation(before, after *state.Snapshot, m *state.Member) *state.Accusation {
-	for _, a := range before.Accusations {
-		still := slices.ContainsFunc(after.Accusations, func(b *state.Accusation) bool {
-			return b.Address == a.Address && b.Accuser == a.Accuser && b.ModRevision == a.ModRevision
-		})
-		if a.Address == m.Address && a.Incarnation == m.Incarnation && !still {
-			return a
-		}
-	}
-	return findAccusation(before, m)
 }

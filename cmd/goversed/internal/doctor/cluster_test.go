@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -279,8 +280,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
 	}
 	// All rights except for the candidates' keys, as in fallback.
-	own := all[2]
-	require.True(t, own.Always)
+	own := all[slices.IndexFunc(all, func(r access.Range) bool { return r.Always })]
 	_, err = root.RoleRevokePermission(ctx, "u", own.Start, own.End)
 	require.NoError(t, err)
 	grant(own.Start, own.End, clientv3.PermissionType(clientv3.PermRead))
@@ -288,6 +288,10 @@ func TestRightsThatAreMissing(t *testing.T) {
 	grant(testKeys(t).QueueEnd(), own.End, clientv3.PermissionType(clientv3.PermWrite))
 	requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "p")), diagnosis.CheckAccess, diagnosis.Problem,
 		"WRITE ("+testKeys(t).Queue()+" for candidacy) on")
+	// Nor may it use accusations of silence. A node without a time-out for silence works all the same.
+	silence := testKeys(t).SilenceAccusations()
+	_, err = root.RoleRevokePermission(ctx, "u", silence, clientv3.GetPrefixRangeEnd(silence))
+	require.NoError(t, err)
 
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)

@@ -6,6 +6,9 @@
 // user may write elsewhere, it sends transactions with writes that are never carried out: etcd first checks the
 // rights for every operation of a transaction.
 //
+// ExaminePostgres does the same for PostgreSQL: it looks at the tables and the statistics, and writes a few empty
+// messages to the write-ahead log.
+//
 // Each request has a time-out, and the examination has that of the configuration. It examines a limited number
 // of nodes, of leases, and of keys in which it searches for other clusters.
 //

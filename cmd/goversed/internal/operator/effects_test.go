@@ -257,7 +257,7 @@ func TestPrintEffects(t *testing.T) {
 		{Name: "odd", State: once.Unreadable, Error: "not json"},
 	}}
 	var out strings.Builder
-	require.NoError(t, PrintEffects(&out, "/p", all, false))
+	require.NoError(t, PrintEffects(&out, "under /p", all, false))
 	require.Equal(t, `EFFECT            STATE       ATTEMPT  TOKEN  BY   SINCE                 NOTES
 "a \x1b[31mbill"  unknown     1        7      a:1  2026-07-01T12:00:00Z  -
 mail              done        2        9      a:1  2026-07-01T12:00:00Z  resolved by an operator
@@ -267,10 +267,10 @@ odd               unreadable  0        0      ""   -                     not jso
 there are more: go on with --after odd, or give a larger --limit
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintEffects(&out, "/p", List[Effect]{}, false))
+	require.NoError(t, PrintEffects(&out, "under /p", List[Effect]{}, false))
 	require.Equal(t, "no effects under /p\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintEffects(&out, "/p", List[Effect]{More: true, Next: `"a b"`, timedOut: true}, false))
+	require.NoError(t, PrintEffects(&out, "under /p", List[Effect]{More: true, Next: `"a b"`, timedOut: true}, false))
 	require.Contains(t, out.String(), `go on with --after "a b"`)
 
 	show := func(e Effect) string {

@@ -57,13 +57,13 @@ func newNamedLock(s lock.Standing) NamedLock {
 	return l
 }
 
-// PrintLocks writes a table of the locks found under prefix.
-func PrintLocks(out io.Writer, prefix string, all List[NamedLock], asJSON bool) error {
+// PrintLocks writes a table of the locks. Where says where they were looked for, as in "under /goverse".
+func PrintLocks(out io.Writer, where string, all List[NamedLock], asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all.Items) == 0 && !all.More:
-		_, err := fmt.Fprintf(out, "no lock under %s is held\n", prefix)
+		_, err := fmt.Fprintf(out, "no lock %s is held\n", where)
 		return err
 	}
 	w := &tableWriter{out: out}

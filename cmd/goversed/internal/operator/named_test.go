@@ -85,17 +85,17 @@ func TestPrintElections(t *testing.T) {
 		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true},
 			{"c:1", 0, true}}},
 	}}
-	require.NoError(t, PrintElections(&out, "/p", all, false))
+	require.NoError(t, PrintElections(&out, "under /p", all, false))
 	require.Equal(t, `ELECTION  LEADER                          TOKEN  NEXT
 "a name"  a:1                             7      -
 b         elsewhere (not a Goverse node)  8      b:1 (priority 2), c:1
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintElections(&out, "/p", List[NamedElection]{}, false))
+	require.NoError(t, PrintElections(&out, "under /p", List[NamedElection]{}, false))
 	require.Equal(t, "no named election under /p has candidates\n", out.String())
 	out.Reset()
 	cut := List[NamedElection]{Items: all.Items[:1], More: true, Next: `"a name"`}
-	require.NoError(t, PrintElections(&out, "/p", cut, true))
+	require.NoError(t, PrintElections(&out, "under /p", cut, true))
 	require.JSONEq(t, `{"items": [{"name": "a name", "leader_id": "a:1", "token": 7,
 		"candidates": [{"address": "a:1", "priority": 0, "member": true}]}], "more": true, "next": "\"a name\""}`,
 		out.String())

@@ -22,8 +22,13 @@ const connectTimeout = 5 * time.Second
 // ErrNoNodes is returned when no node is registered, most often because of a wrong prefix.
 var ErrNoNodes = errors.New("no node is registered")
 
-func noNodesError(prefix string) error {
-	return fmt.Errorf("%w under %s: check --prefix", ErrNoNodes, prefix)
+// noNodesError returns ErrNoNodes. Where is "under PREFIX" or "in the schema SCHEMA".
+func noNodesError(where string) error {
+	flag := "--prefix"
+	if !strings.HasPrefix(where, "under ") {
+		flag = "--schema and the database in --postgres"
+	}
+	return fmt.Errorf("%w %s: check %s", ErrNoNodes, where, flag)
 }
 
 func (o *Operator) explainNoNodes(ctx context.Context) error {
@@ -33,13 +38,13 @@ func (o *Operator) explainNoNodes(ctx context.Context) error {
 // otherPrefixesError returns ErrNoNodes, and names the other prefixes that have nodes.
 func otherPrefixesError(prefix string, others []prefixes.Prefix) error {
 	if len(others) == 0 {
-		return noNodesError(prefix)
+		return noNodesError("under " + prefix)
 	}
 	names := make([]string, 0, len(others))
 	for _, p := range others {
 		names = append(names, p.String())
 	}
-	return fmt.Errorf("%w; in this etcd there is %s", noNodesError(prefix), strings.Join(names, ", "))
+	return fmt.Errorf("%w; in this etcd there is %s", noNodesError("under "+prefix), strings.Join(names, ", "))
 }
 
 func (o *Operator) requireNodes(ctx context.Context, s *state.Snapshot) error {

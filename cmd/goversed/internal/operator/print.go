@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/pgnode"
 )
 
 // The printers write text, or one JSON value and a line break.
@@ -25,7 +26,12 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil {
 		return err
 	}
-	if d.releasesDiffer() {
+	if l := d.Lease; l != nil {
+		if _, err := fmt.Fprintf(out, "lease     %s\n", describeLease(*l)); err != nil {
+			return err
+		}
+	}
+	if d.FormatBy != "" && d.releasesDiffer() {
 		if _, err := fmt.Fprintf(out, "format    %d (decided by %s, which runs the oldest release)\n", d.Format,
 			d.FormatBy); err != nil {
 			return err
@@ -37,11 +43,21 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	return PrintNodes(out, d, false)
 }
 
+// describeLease describes the last term.
+func describeLease(l pgnode.Lease) string {
+	at := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+	s := fmt.Sprintf("%s since %s, renewed %s", quoteIfUnclear(l.Leader), at(l.Acquired), at(l.Renewed))
+	if l.Ended != nil {
+		return s + ", ended " + at(*l.Ended)
+	}
+	return s + ", until " + at(l.Expires)
+}
+
 // PrintLeader writes the leader's address, or fails with ErrNoNodes or leaderelection.ErrNoLeader.
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	switch {
 	case d.LeaderID == "" && d.ClusterSize == 0:
-		return noNodesError(d.prefix)
+		return noNodesError(d.where)
 	case d.LeaderID == "":
 		return leaderelection.ErrNoLeader
 	}
@@ -58,7 +74,7 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 		return printJSON(out, newList(d.Members))
 	}
 	if len(d.Members) == 0 {
-		_, err := fmt.Fprintln(out, noNodesError(d.prefix))
+		_, err := fmt.Fprintln(out, noNodesError(d.where))
 		return err
 	}
 	w := &tableWriter{out: out}
@@ -82,6 +98,9 @@ func (n Node) notes(release bool) string {
 	}
 	if n.ElectionOnly {
 		notes = append(notes, "election only")
+	}
+	if n.Gone {
+		notes = append(notes, "its session has ended")
 	}
 	switch {
 	case n.Stopping:

@@ -13,13 +13,13 @@ import (
 // maxResultShown limits the bytes of a result in text output.
 const maxResultShown = 256
 
-// PrintEffects writes a table of the effects found under prefix.
-func PrintEffects(out io.Writer, prefix string, all List[Effect], asJSON bool) error {
+// PrintEffects writes a table of the effects. Where says where they were looked for, as in "under /goverse".
+func PrintEffects(out io.Writer, where string, all List[Effect], asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all.Items) == 0 && !all.More:
-		_, err := fmt.Fprintf(out, "no effects under %s\n", prefix)
+		_, err := fmt.Fprintf(out, "no effects %s\n", where)
 		return err
 	}
 	w := &tableWriter{out: out}

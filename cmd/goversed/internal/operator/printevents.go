@@ -46,6 +46,18 @@ func eventDetails(e event.Event) []string {
 	if e.ClusterFormat != 0 {
 		add("format %d", e.ClusterFormat)
 	}
+	if e.Processor != "" {
+		add("%s", quoteUnlessPlain(truncateText(e.Processor)))
+	}
+	switch {
+	case e.Type == event.ProcessorRewound:
+		add("from %s to %s", positionText(e.From), positionText(e.Position))
+	case e.Position != "":
+		add("position %s", quoteUnlessPlain(truncateText(e.Position)))
+	}
+	if e.By != "" {
+		add("by %s", quoteUnlessPlain(truncateText(e.By)))
+	}
 	if e.Peer != "" {
 		add("by %s", quoteIfUnclear(e.Peer))
 	}
@@ -59,6 +71,14 @@ func eventDetails(e event.Event) []string {
 		add("%s %s", durationLabels[e.Type], time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}
 	return out
+}
+
+// positionText returns a processor's position as it is shown.
+func positionText(at string) string {
+	if at == "" {
+		return "the beginning"
+	}
+	return quoteUnlessPlain(truncateText(at))
 }
 
 // maxDataShown limits the data of an event in a line of text, in bytes.

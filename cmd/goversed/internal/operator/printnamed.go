@@ -7,23 +7,26 @@ import (
 	"strings"
 )
 
-// PrintElections writes a table of the named elections found under prefix.
-func PrintElections(out io.Writer, prefix string, all List[NamedElection], asJSON bool) error {
+// PrintElections writes a table of the named elections. Where says where they were looked for, as in "under /goverse".
+func PrintElections(out io.Writer, where string, all List[NamedElection], asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all.Items) == 0 && !all.More:
-		_, err := fmt.Fprintf(out, "no named election under %s has candidates\n", prefix)
+		_, err := fmt.Fprintf(out, "no named election %s has candidates\n", where)
 		return err
 	}
 	w := &tableWriter{out: out}
 	w.writeRow("ELECTION", "LEADER", "TOKEN", "NEXT")
 	for _, e := range all.Items {
-		var next []string
-		for _, c := range e.Candidates[1:] {
-			next = append(next, c.describe())
+		var all []string
+		for _, c := range e.Candidates {
+			all = append(all, c.describe())
 		}
-		w.writeRow(quoteIfUnclear(e.Name), e.Candidates[0].describe(), fmt.Sprint(e.Token), orDash(strings.Join(next, ", ")))
+		if e.Token == 0 { // in PostgreSQL, the first one may not lead yet
+			all = append([]string{"-"}, all...)
+		}
+		w.writeRow(quoteIfUnclear(e.Name), all[0], numberOrDash(int(e.Token)), orDash(strings.Join(all[1:], ", ")))
 	}
 	all.writeRest(w)
 	return w.flush()

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/pgnode"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/eventlog"
 )
 
 // Processors manages the processors whose checkpoints are in one store. Its methods are safe for concurrent use.
@@ -21,21 +25,55 @@ type Processors struct {
 	explain func(ctx context.Context, err error) error
 	where   string
 	close   func() error
+	// write records requests in the event log of the store; nil if it has none.
+	write func(ctx context.Context, requests []event.Event) error
+
+	mu       sync.Mutex
+	requests []event.Event // carried out, and not recorded yet
+}
+
+// recordTimeout limits the wait for requests to be recorded, once their outcome is known.
+const recordTimeout = time.Second
+
+// keepRequest keeps a request until Close records it.
+func (p *Processors) keepRequest(e event.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests = append(p.requests, e)
+}
+
+// recordRequests records the requests, if the store lets it. They were carried out in any case.
+func (p *Processors) recordRequests() {
+	p.mu.Lock()
+	requests := p.requests
+	p.requests = nil
+	p.mu.Unlock()
+	if len(requests) == 0 || p.write == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	_ = p.write(ctx, requests)
 }
 
 // Processors returns the processors with checkpoints in etcd. timeout limits each request.
 func (o *Operator) Processors(timeout time.Duration) (*Processors, error) {
 	m, err := processor.NewEtcd(processor.EtcdConfig{Client: o.client, Prefix: o.keys.Prefix(), RequestTimeout: timeout})
-	return &Processors{m: m, ask: o.etcd.Ask, where: "under " + o.keys.Prefix(), close: o.Close,
-		explain: func(ctx context.Context, err error) error { return o.etcd.Explain(ctx, err, processorRights) }}, err
+	p := &Processors{ask: o.etcd.Ask, where: "under " + o.keys.Prefix(), close: o.Close,
+		explain: func(ctx context.Context, err error) error { return o.etcd.Explain(ctx, err, processorRights) },
+		write: func(ctx context.Context, requests []event.Event) error {
+			return eventlog.RecordCommands(ctx, o.client, o.keys, requests)
+		}}
+	p.m = processor.RecordRequests(m, p.keepRequest)
+	return p, err
 }
 
 // ErrPostgres is matched by errors of the PostgreSQL that --postgres names.
 var ErrPostgres = errors.New("PostgreSQL did not do what was asked")
 
-// OpenPostgres returns the processors with checkpoints in a table of PostgreSQL. It sends no request. Table is "" for
-// the default.
-func OpenPostgres(ctx context.Context, url, table string) (*Processors, error) {
+// OpenPostgresProcessors returns the processors with checkpoints in a table of PostgreSQL. It sends no request. Table
+// is "" for the default.
+func OpenPostgresProcessors(ctx context.Context, url, table string) (*Processors, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("--postgres: %w", err) // pgx leaves the password out
@@ -50,8 +88,18 @@ func OpenPostgres(ctx context.Context, url, table string) (*Processors, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--table: %w", err), closePool())
 	}
-	p := &Processors{m: m, where: "in PostgreSQL", close: closePool,
-		explain: func(_ context.Context, err error) error { return fmt.Errorf("%w: %w", ErrPostgres, err) }}
+	p := &Processors{where: "in PostgreSQL", close: closePool,
+		explain: func(_ context.Context, err error) error { return fmt.Errorf("%w: %w", ErrPostgres, err) },
+		write: func(ctx context.Context, requests []event.Event) error {
+			for _, e := range requests {
+				// A program without nodes in PostgreSQL has no event log there.
+				if _, err := pgnode.RecordEvent(ctx, pool, "", e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	p.m = processor.RecordRequests(m, p.keepRequest)
 	p.ask = func(ctx context.Context, _ string, request func(context.Context) error) error {
 		return p.explained(ctx, request(ctx))
 	}
@@ -77,8 +125,12 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// Close ends the connection to the store.
-func (p *Processors) Close() error { return p.close() }
+// Close records the requests in the event log, which may take a second, and ends the connection to the store. It
+// reports no error if they cannot be recorded.
+func (p *Processors) Close() error {
+	p.recordRequests()
+	return p.close()
+}
 
 // Where names the store, as in "no processor under /goverse".
 func (p *Processors) Where() string { return p.where }
@@ -102,7 +154,7 @@ func (p *Processors) List(ctx context.Context, timeout time.Duration, q ListQuer
 // ParkedList holds the parked events of a processor.
 type ParkedList struct {
 	Items []ParkedEvent `json:"items"` // oldest first
-	More  bool          `json:"more"`  // there are more; they follow when those here are retried or dropped
+	More  bool          `json:"more"`  // there may be more than these processor.MaxParked
 }
 
 // ParkedEvent is a parked event, and whether its retry is requested.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/pgnode"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/format"
 )
@@ -36,7 +37,9 @@ type Details struct {
 	// the node that decides it, because it runs the oldest release; "" without nodes.
 	Format   int    `json:"format"`
 	FormatBy string `json:"format_by"`
-	prefix   string
+	// Lease describes the last term, as its leader has recorded it. Only a cluster in PostgreSQL has one.
+	Lease *pgnode.Lease `json:"lease,omitempty"`
+	where string        // "under /goverse", or "in the schema goverse"
 }
 
 // Node is one registered node.
@@ -70,6 +73,10 @@ type Node struct {
 	Goverse      string `json:"goverse"`
 	OldestFormat int    `json:"oldest_format"`
 	NewestFormat int    `json:"newest_format"`
+	// Gone reports that the node's session in PostgreSQL has ended; another node is about to delete its row.
+	// HeartbeatSeconds is the time since its last heartbeat. In etcd both are absent.
+	Gone             bool     `json:"gone,omitempty"`
+	HeartbeatSeconds *float64 `json:"heartbeat_seconds,omitempty"`
 }
 
 // Leader is the leader's part of the View with the additions of its record.
@@ -101,7 +108,7 @@ func newView(s *state.Snapshot) View {
 }
 
 func newDetails(s *state.Snapshot) Details {
-	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members)), prefix: s.Keys.Prefix(),
+	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members)), where: "under " + s.Keys.Prefix(),
 		Format: s.Format().Format}
 	if by := s.Format().DecidedBy; by != nil {
 		d.FormatBy = by.Address
@@ -155,6 +162,9 @@ func (d Details) releasesDiffer() bool {
 
 // release describes the release of Goverse that the node runs, and the formats that it reads.
 func (n Node) release() string {
+	if n.NewestFormat == 0 {
+		return "Goverse " + n.Goverse // formats concern etcd
+	}
 	return fmt.Sprintf("Goverse %s, format %v", cmp.Or(n.Goverse, "of before formats"),
 		format.Range{Oldest: n.OldestFormat, Newest: n.NewestFormat})
 }

@@ -8,25 +8,14 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/etcd"
-	"github.com/goverse/goverse/internal/etcd/connect"
-	"github.com/goverse/goverse/internal/etcd/etcdsession"
-	"github.com/goverse/goverse/internal/leasequeue"
-	"github.com/goverse/goverse/internal/leasequeue/elections"
-	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 // errBusy is returned when the lock is not free.
 var errBusy = errors.New("held by another")
 
 const (
-	// requestTimeout limits each request to etcd.
+	// requestTimeout limits each request to etcd or PostgreSQL.
 	requestTimeout = 2 * time.Second
 	// lastCheckTimeout limits the request that checks, after the time for a lock is over, whether others hold it.
 	lastCheckTimeout = time.Second / 2
@@ -35,16 +24,45 @@ const (
 // workTimeout is the work time-out of elections: a term that is over waits until nothing of the command is left.
 const workTimeout = 100 * 365 * 24 * time.Hour
 
-// claim is this process's part in etcd: its sessions, one after the other, and the queue entries on them.
+// store keeps this process's sessions in etcd or PostgreSQL, one after the other, and what is held in them. Before a
+// lost session is given up for the others, it waits until the claim is idle.
+type store interface {
+	// acquire blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals.
+	acquire(ctx context.Context) (*heldClaim, error)
+	// session returns the current session, nil between two sessions.
+	session() holderSession
+	// awaitSession blocks until there is a session, or ctx ends.
+	awaitSession(ctx context.Context) error
+	// readFirst reads the first entry of the queue, which holds the lock or leads.
+	readFirst(ctx context.Context) (firstEntry, error)
+	// close gives up the session and all that is held in it.
+	close()
+}
+
+// holderSession is a session in etcd or PostgreSQL.
+type holderSession interface {
+	// TTL returns the time from the sending of a renewal to the deadline.
+	TTL() time.Duration
+	// TimeLeft returns the time until the deadline.
+	TimeLeft() time.Duration
+	// RequestRenewal makes the next renewal come soon.
+	RequestRenewal()
+	// Number identifies the session for the guard.
+	Number() int64
+}
+
+// firstEntry is the first entry of a queue.
+type firstEntry struct {
+	exists bool
+	owner  string
+	own    bool // it belongs to this process's session
+}
+
+// claim is this process's part in the election or lock.
 type claim struct {
-	cfg       Config
-	client    *clientv3.Client
-	keeper    *etcdsession.Keeper
-	locks     *etcdlock.Registry   // nil for an election
-	elections *elections.Elections // nil for a lock
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
-	closed    bool
+	cfg    Config
+	store  store
+	closed bool
 
 	mu   sync.Mutex
 	busy chan struct{} // closed when nothing of the current command is left; nil without a command
@@ -53,63 +71,22 @@ type claim struct {
 // heldClaim is a term or lock that this process holds.
 type heldClaim struct {
 	ctx     context.Context // ends when the term or lock is lost
-	session *etcdsession.Session
-	key     string
+	session holderSession
+	number  int64  // of the session that it belongs to; 0 if it is not known
+	key     string // see GOVERSE_KEY
+	keys    string // the entry in GOVERSE_KEYS
 	token   int64
 	// declareIdle declares that no work runs under it any more. Only then can releaseTerm release it.
 	declareIdle func()
 	release     func(ctx context.Context) error
 }
 
-// newClaim starts the sessions and queues on client, which close closes.
-func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
-	c := &claim{cfg: cfg, client: client}
-	root, name := cfg.Keys.Locks(), cfg.Lock
-	if cfg.Election != "" {
-		root, name = cfg.Keys.Elections(), cfg.Election
-	}
-	var err error
-	process := etcd.Process{Client: client, Logger: cfg.Logger}
-	c.keeper, err = etcdsession.NewKeeper(
-		etcdsession.Config{Process: process, TTL: cfg.TTL, ReadKey: root.BucketPrefix(name)}, etcdsession.Hooks{
-			// Wait until nothing that ran under the session is left. Only then is its lease revoked.
-			OnLost: func(*etcdsession.Session, *session.LostError) { c.waitIdle() },
-		})
-	if err != nil {
-		return nil, err
-	}
-	queues, err := leasequeue.New(leasequeue.Config{Process: etcd.Process{Client: client, RequestTimeout: requestTimeout,
-		Logger: demoteInfoLogger{cfg.Logger}}, Keeper: c.keeper}, root)
-	if err != nil {
-		return nil, err
-	}
-	run := queues.Run
-	if cfg.Election == "" {
-		c.locks = etcdlock.NewRegistry(queues.Queues(root), ownerName())
-	} else {
-		c.elections, err = elections.New(elections.Config{Queues: queues.Queues(root), Address: ownerName(),
-			WorkTimeout: workTimeout, IsFinal: connect.LacksPermission, Logger: demoteInfoLogger{cfg.Logger}})
-		if err != nil {
-			return nil, err
-		}
-		run = wait.RunAll(queues.Run, c.elections.Run)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.wg.Go(func() { _ = c.keeper.Run(ctx) }) // without a registration it never fails for good
-	c.wg.Go(func() { run(ctx) })
-	return c, nil
-}
-
-// close revokes the session's lease, which releases everything on it. It may be called again.
+// close gives up the session, which releases everything in it. It may be called again.
 func (c *claim) close() {
-	if c.closed {
-		return
+	if !c.closed {
+		c.closed = true
+		c.store.close()
 	}
-	c.closed = true
-	c.cancel()
-	c.wg.Wait()
-	_ = c.client.Close() // no more requests are sent
 }
 
 // beginCommand records that a command is about to run. The caller must call end when nothing of the command is left.
@@ -121,18 +98,22 @@ func (c *claim) beginCommand() (end func()) {
 	return func() { close(done) }
 }
 
-// waitIdle blocks while anything of a command is left.
-func (c *claim) waitIdle() {
+// waitIdle blocks while anything of a command is left, or until ctx ends.
+func (c *claim) waitIdle(ctx context.Context) {
 	c.mu.Lock()
 	busy := c.busy
 	c.mu.Unlock()
-	if busy != nil {
-		<-busy
+	if busy == nil {
+		return
+	}
+	select {
+	case <-busy:
+	case <-ctx.Done():
 	}
 }
 
-// acquire blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals by
-// etcd.
+// acquire blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals by the
+// store.
 func (c *claim) acquire(ctx context.Context) (*heldClaim, error) {
 	if !c.cfg.Try {
 		waiting, taken := context.WithCancel(ctx)
@@ -142,13 +123,14 @@ func (c *claim) acquire(ctx context.Context) (*heldClaim, error) {
 		defer taken()
 	}
 	for {
-		h, err := c.acquireOnce(ctx)
+		h, err := c.store.acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		// There is one session at a time, so while h is held it belongs to the current one.
-		h.session = c.keeper.Current()
-		if h.session != nil && h.ctx.Err() == nil {
+		// There is one session at a time, so while h is held it belongs to the current one. The context of a term ends a
+		// moment after its session.
+		h.session = c.store.session()
+		if h.session != nil && h.ctx.Err() == nil && (h.number == 0 || h.number == h.session.Number()) {
 			return h, nil
 		}
 		h.declareIdle()
@@ -158,66 +140,35 @@ func (c *claim) acquire(ctx context.Context) (*heldClaim, error) {
 	}
 }
 
-// blockedByOthers reports whether a wait was in vain because of other processes: etcd answers, and either the queue has
-// an entry or this process has a session. A session alone is no proof, because it outlives a short outage of
-// etcd.
+// blockedByOthers reports whether a wait was in vain because of other processes: the store answers, and either the
+// queue has an entry or this process has a session. A session alone is no proof, because it outlives a short outage.
 func (c *claim) blockedByOthers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), lastCheckTimeout)
 	defer cancel()
-	resp, err := c.readFirstEntry(ctx)
-	return err == nil && (len(resp.Kvs) > 0 || c.keeper.Current() != nil)
+	first, err := c.store.readFirst(ctx)
+	return err == nil && (first.exists || c.store.session() != nil)
 }
 
-// readFirstEntry reads the first entry of the queue, which holds the lock or leads.
-func (c *claim) readFirstEntry(ctx context.Context) (*clientv3.GetResponse, error) {
-	_, name := c.cfg.kindAndName()
-	return c.client.Get(ctx, c.cfg.claimQueues().QueuePrefix(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-}
-
-func (c *claim) acquireOnce(ctx context.Context) (*heldClaim, error) {
-	if c.elections != nil {
-		return c.acquireTerm(ctx)
-	}
-	var opts []lock.Option
-	if c.cfg.Shared {
-		opts = append(opts, lock.Shared())
-	}
-	var h lock.Held
-	var err error
-	if c.cfg.Try {
-		var taken bool
-		if h, taken, err = c.locks.TryAcquire(ctx, c.cfg.Lock, opts...); err == nil && !taken {
-			return nil, errBusy
-		}
-	} else {
-		h, err = c.locks.Acquire(ctx, c.cfg.Lock, opts...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &heldClaim{ctx: h.Context(), key: h.(etcdlock.Held).Key(), token: h.Token(), declareIdle: func() {},
-		release: h.Release}, nil
+// leader is a candidacy in an election.
+type leader interface {
+	Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error
+	Resign(ctx context.Context) error
 }
 
 // acquireTerm waits for a term, which lasts until it is given up or lost. The election waits for the function passed
-// to Lead, which returns when declareIdle is called.
-func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
-	e, err := c.elections.Stand(c.cfg.Election)
-	if err != nil {
-		return nil, err
-	}
-	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
+// to Lead, which returns when declareIdle is called. The term must have the key, which the command needs.
+func acquireTerm(ctx context.Context, e leader) (*heldClaim, error) {
+	terms, over, left := make(chan leaderelection.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // ends with ctx, or after declareIdle
 		left <- e.Lead(ctx, func(_ context.Context, t leaderelection.Term) error {
-			terms <- t.(*elections.Term) // it has the key, which the command needs
+			terms <- t
 			<-over
 			return nil
 		})
 	}()
 	select {
 	case t := <-terms:
-		h := &heldClaim{ctx: t.Context(), key: t.Key(), token: t.Token()}
+		h := &heldClaim{ctx: t.Context(), number: sessionOf(t), key: t.(keyed).Key(), token: t.Token()}
 		h.declareIdle = func() { close(over); <-left }
 		h.release = func(ctx context.Context) error {
 			if err := e.Resign(ctx); !errors.Is(err, leaderelection.ErrNotLeader) {
@@ -229,4 +180,15 @@ func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
 	case err := <-left:
 		return nil, err
 	}
+}
+
+// keyed is a term or a held lock whose key can be named.
+type keyed interface{ Key() string }
+
+// sessionOf returns the number of the session that a term or lock in PostgreSQL belongs to, 0 for one in etcd.
+func sessionOf(held any) int64 {
+	if s, ok := held.(interface{ SessionID() int64 }); ok {
+		return s.SessionID()
+	}
+	return 0
 }

@@ -22,7 +22,7 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 		require.NoError(t, err)
 		cfg.Keys, cfg.TTL = keys, 20*time.Second
-		c, err := newClaim(cfg.withDefaults(), client)
+		c, err := newEtcdClaim(cfg.withDefaults(), client)
 		require.NoError(t, err)
 		h, err := c.acquire(ctx)
 		require.NoError(t, err)
@@ -34,12 +34,13 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 		}
 
 		ended := c.beginCommand()
-		h.session.EndLocally(session.ReasonUnreachable, errors.New("injected"))
+		h.session.(etcdHolderSession).EndLocally(session.ReasonUnreachable, errors.New("injected"))
 		<-h.ctx.Done()
 		require.ErrorIs(t, context.Cause(h.ctx), session.ErrLost)
 		_, ok := guardDeadline(h)
 		require.False(t, ok)
-		require.Eventually(t, func() bool { return c.keeper.LostSessions() == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return c.store.(*etcdStore).keeper.LostSessions() == 1 }, time.Minute,
+			time.Millisecond)
 		for range 100 { // enough time for a revocation
 			require.True(t, stands(), "it was revoked too early")
 		}

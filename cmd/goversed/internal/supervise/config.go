@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/state"
@@ -25,9 +26,12 @@ var (
 	ErrBadStop = errors.New("bad stop time")
 )
 
-// Config configures Run: the command, and the election or lock under which it runs. Etcd, Keys, Command, Guard
-// and one of Election and Lock are required.
+// Config configures Run: the command, and the election or lock under which it runs. Etcd and Keys or Postgres,
+// Command, Guard and one of Election and Lock are required.
 type Config struct {
+	// Postgres configures the session in PostgreSQL, in place of Etcd and Keys, if its URL is not empty. Its URL and
+	// Schema count; the other fields come from those below.
+	Postgres pgsession.Config
 	// Etcd configures the connection to etcd. Run retries until it succeeds, or fails with an error that
 	// retrying cannot cure. Its Logger defaults to the one below.
 	Etcd connect.Config
@@ -37,16 +41,17 @@ type Config struct {
 	Election, Lock string
 	// Shared acquires the lock in shared mode, together with other shared holders.
 	Shared bool
-	// Try makes Run return immediately if the lock is not free. Etcd must answer within Timeout, or 5 s if that
-	// is 0.
+	// Try makes Run return immediately if the lock is not free. The store must answer within Timeout, or 5 s if
+	// that is 0.
 	Try bool
-	// Timeout limits the wait for the lock, including the wait for etcd, from the call of Run. 0 means no
-	// limit. If etcd does not answer at its end, Run fails, because it is not known whether another process
+	// Timeout limits the wait for the lock, including the wait for the store, from the call of Run. 0 means no
+	// limit. If the store does not answer at its end, Run fails, because it is not known whether another process
 	// holds the lock. Finding that out, and why, can take another half second plus two seconds per address.
 	Timeout time.Duration
 	// BusyCode is the exit code if another process held the lock. Default ExitBusy.
 	BusyCode int
-	// TTL is the session's TTL in whole seconds. Default 10 s.
+	// TTL is the session's TTL in whole seconds, default 10 s, or its deadline in PostgreSQL, at least
+	// MinPostgresTTL, default 3 s.
 	TTL time.Duration
 	// Stop is the time between SIGTERM and SIGKILL when the command must end, at most half of the TTL. Default
 	// a quarter of the TTL.
@@ -66,7 +71,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.TTL = cmp.Or(c.TTL, 10*time.Second)
+	usual := 10 * time.Second
+	if c.inPostgres() {
+		usual = pgsession.DefaultDeadline
+	}
+	c.TTL = cmp.Or(c.TTL, usual)
 	c.Stop = cmp.Or(c.Stop, c.TTL/4)
 	if c.Try && c.Timeout == 0 {
 		c.Timeout = 5 * time.Second
@@ -83,8 +92,12 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	kind, name := c.kindAndName()
 	switch {
-	case c.Etcd.Address == "", len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
-		return errors.New("supervise: Etcd, Guard, Command and one of Election and Lock are required")
+	case (c.Etcd.Address == "") == (c.Postgres.URL == ""), len(c.Command) == 0, len(c.Guard) == 0,
+		(c.Election == "") == (c.Lock == ""):
+		return errors.New("supervise: one of Etcd and Postgres, Guard, Command and one of Election and Lock are required")
+	case c.inPostgres() && c.withDefaults().TTL < MinPostgresTTL:
+		return fmt.Errorf("%w: a TTL of %v in PostgreSQL leaves no time to end the command: give at least %v", ErrBadStop,
+			c.TTL, MinPostgresTTL)
 	case c.GracePeriod < 0:
 		return fmt.Errorf("%w: a grace period of %v: give more than 0, or none", ErrBadStop, c.GracePeriod)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
@@ -93,6 +106,13 @@ func (c Config) Validate() error {
 	}
 	return state.CheckName(kind, name)
 }
+
+// MinPostgresTTL is the shortest TTL in PostgreSQL: less leaves too little time between a heartbeat and the end of the
+// command.
+const MinPostgresTTL = 500 * time.Millisecond
+
+// inPostgres reports whether the election or lock is kept in PostgreSQL.
+func (c Config) inPostgres() bool { return c.Postgres.URL != "" }
 
 // describe names the election or lock in messages.
 func (c Config) describe() string {

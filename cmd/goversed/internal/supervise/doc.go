@@ -2,16 +2,15 @@
 // goversed exec and goversed lock.
 //
 //	goversed (holder) ── the deadline, again and again ──► goversed guard ── starts ──► command
-//	   session at etcd ◄────── the command is gone ──────      its parent            a group of its own
+//	   its session     ◄────── the command is gone ──────      its parent            a group of its own
 //
-// The holder owns the session in etcd. The guard is a small separate process and the parent of the command. The
-// holder sends it the deadline, on clocks that both processes read. Unless a later deadline arrives, the guard
-// ends the command's process group, with SIGTERM and then SIGKILL, so that it is gone before the deadline. The
-// guard does the same immediately when the holder orders it, and when the holder is gone, which the end of a
-// pipe shows. In the last case the guard revokes the lease itself, so that the next candidate need not wait for
-// the TTL. If the guard is killed, the kernel kills the command with it (on Linux), and the holder ends the
-// rest of the group. Nothing is released in etcd before all these processes are gone. [ending] decides; this
-// package is the shell around it.
+// The holder owns the session in etcd or PostgreSQL. The guard is a small separate process and the parent of the
+// command. The holder sends it the deadline, on clocks that both processes read. Unless a later deadline arrives, the
+// guard ends the command's process group, with SIGTERM and then SIGKILL, so that it is gone before the deadline. The
+// guard does the same immediately when the holder orders it, and when the holder is gone, which the end of a pipe
+// shows. In the last case the guard ends the session itself, so that the next candidate need not wait for the TTL. If
+// the guard is killed, the kernel kills the command with it (on Linux), and the holder ends the rest of the group.
+// Nothing is released before all these processes are gone. [ending] decides; this package is the shell around it.
 //
 // # What is not promised
 //
@@ -29,6 +28,8 @@
 //   - If the guard is killed before it has reported the command's process id, the holder kills all children
 //     that it got since it started the guard. In the first process of a container, these can be unrelated
 //     orphans.
+//   - A session in PostgreSQL whose connection has ended is given up for the others at its deadline, also if such a
+//     command is not gone then.
 //
 // The token protects against all of these cases, and against a pause just before a write: see GOVERSE_KEY and
 // GOVERSE_TOKEN.

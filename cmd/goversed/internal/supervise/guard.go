@@ -27,9 +27,9 @@ const ordersFile, reportsFile = 3, 4
 var ErrNoHolder = errors.New("this is what goversed exec and goversed lock run beside the command: run these")
 
 // Guard runs the guard of one command. It blocks until nothing of the command is left and the holder has
-// released the election or lock. If the holder is gone instead, Guard calls free with the lease to revoke, and
+// released the election or lock. If the holder is gone instead, Guard calls free with the session to end, and
 // returns free's error.
-func Guard(free func(lease int64) error) error {
+func Guard(free func(session int64) error) error {
 	for _, fd := range []int{ordersFile, reportsFile} {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -86,7 +86,7 @@ type guard struct {
 	status syscall.WaitStatus
 }
 
-func (g *guard) run(s guardSpec, free func(lease int64) error) error {
+func (g *guard) run(s guardSpec, free func(session int64) error) error {
 	g.spec, g.cgroup, g.view.Until = s, string(s.Cgroup), s.Until
 	g.view.Now = now()
 	if step := s.Times.NextGuardStep(g.view); step.Action != ending.DoNothing {
@@ -112,7 +112,7 @@ func (g *guard) run(s guardSpec, free func(lease int64) error) error {
 	if g.cgroup != "" {
 		removeCgroup(g.cgroup)
 	}
-	return free(s.Lease)
+	return free(s.Session)
 }
 
 // startCommand starts the command from a thread that lives as long as this process. On Linux, the command dies with
@@ -227,14 +227,14 @@ func startFailure(name string, err error) (code int, why string) {
 	return ExitRefused, fmt.Sprintf("%s cannot be run: %v", name, err)
 }
 
-// Free returns a function for Guard that revokes a lease by calling revoke once. Revoke may retry until its
-// context ends.
-func Free(revoke func(ctx context.Context, lease int64) error) func(lease int64) error {
-	return func(lease int64) error {
+// Free returns a function for Guard that ends a session, by its number, by calling end once: it revokes a lease, or
+// ends a session in PostgreSQL. End may retry until its context ends.
+func Free(end func(ctx context.Context, session int64) error) func(session int64) error {
+	return func(session int64) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*requestTimeout)
 		defer cancel()
-		if err := revoke(ctx, lease); err != nil {
-			return fmt.Errorf("goversed was killed; its command has ended, but its lease stays until it runs out: %w", err)
+		if err := end(ctx, session); err != nil {
+			return fmt.Errorf("goversed was killed; its command has ended, but its session stays until it runs out: %w", err)
 		}
 		return nil
 	}

@@ -179,7 +179,7 @@ func (j *job) startGuard(h *heldClaim) error {
 	if !j.sendMessage(guardSpec{Path: []byte(j.runner.path), Args: encodeStrings(j.runner.cfg.Command),
 		Env: encodeStrings(j.runner.commandEnv(h)), Times: j.times,
 		Until:  j.sentDeadline,
-		Cgroup: []byte(j.runner.cgroup), Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
+		Cgroup: []byte(j.runner.cgroup), Terminal: j.terminal, Session: h.session.Number()}, specTimeout) {
 		j.dismissGuard()
 		return errors.New("the guard of the command did not start: look for what ends processes of this user")
 	}
@@ -191,7 +191,7 @@ func (r *runner) commandEnv(h *heldClaim) []string {
 	kind, name := r.cfg.kindAndName()
 	return append(r.cfg.Env[:len(r.cfg.Env):len(r.cfg.Env)], "GOVERSE_"+strings.ToUpper(kind)+"="+name,
 		"GOVERSE_TOKEN="+strconv.FormatInt(h.token, 10), "GOVERSE_KEY="+h.key,
-		keysEnv+"="+strings.TrimSpace(lookupEnv(r.cfg.Env, keysEnv)+" "+h.key))
+		keysEnv+"="+strings.TrimSpace(lookupEnv(r.cfg.Env, keysEnv)+" "+h.keys))
 }
 
 // sendMessage sends the guard a message. It returns false if the guard is gone or does not read in time.
@@ -327,8 +327,8 @@ func (j *job) dismissGuard() {
 		return
 	}
 	if j.begun && !j.sendMessage(guardOrder{Done: true}, doneTimeout) {
-		// It guards nothing any more. At the end of its orders it would revoke the lease, with which this
-		// process may lead again.
+		// It guards nothing any more. At the end of its orders it would end the session, in which this process may
+		// lead again.
 		_ = j.guard.Process.Kill()
 		<-j.guardReaped
 	}

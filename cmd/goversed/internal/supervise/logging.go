@@ -24,27 +24,23 @@ type demoteInfoLogger struct{ hclog.Logger }
 func (d demoteInfoLogger) Info(msg string, about ...any) { d.Debug(msg, about...) }
 
 // logWaiting logs that the wait takes long, and the name of the holder, once. It returns after that, or when
-// ctx ends. While etcd does not answer it logs nothing, because the keeper does.
+// ctx ends. While the store does not answer it logs nothing, because the keeper does.
 func (c *claim) logWaiting(ctx context.Context) {
 	kind, name := c.cfg.kindAndName()
 	for {
-		s, err := c.keeper.Wait(ctx, nil)
-		if err != nil {
-			return
-		}
-		if !wait.For(ctx, logWaitAfter) {
+		if c.store.awaitSession(ctx) != nil || !wait.For(ctx, logWaitAfter) {
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
-		resp, err := c.readFirstEntry(asking)
+		first, err := c.store.readFirst(asking)
 		cancel()
 		switch {
 		case err != nil:
 			continue
-		case len(resp.Kvs) == 0:
+		case first.owner == "":
 			c.cfg.Logger.Info("waiting for the "+kind, kind, name)
-		case resp.Kvs[0].Lease != int64(s.ID()): // otherwise the lock was granted meanwhile
-			c.cfg.Logger.Info("waiting for the "+kind, kind, name, "held_by", string(resp.Kvs[0].Value))
+		case !first.own: // otherwise the lock was granted meanwhile
+			c.cfg.Logger.Info("waiting for the "+kind, kind, name, "held_by", first.owner)
 		}
 		return
 	}

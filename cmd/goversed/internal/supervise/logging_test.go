@@ -56,8 +56,8 @@ func TestWhatIsSaidOfTheEnd(t *testing.T) {
 		"by a signal": {job{begun: true, lastReport: lost}, false, true,
 			"[INFO]  the command ended: election=e token=7 code=143\n"},
 		"lost": {job{begun: true, lastReport: lost, lossReason: errUnconfirmed}, true, false,
-			"[WARN]  leadership was lost and the command ended, campaigning again: election=e token=7 reason=\"etcd has not " +
-				"confirmed the session in time\"\n"},
+			"[WARN]  leadership was lost and the command ended, campaigning again: election=e token=7 reason=\"the " +
+				"session was not confirmed in time\"\n"},
 		"lost before": {job{lastReport: neverStarted, lossReason: errors.New("x")}, true, false,
 			"[WARN]  leadership was lost before the command began, campaigning again: election=e token=7 reason=x\n"},
 		"transferred": {job{begun: true, lastReport: lost, lossReason: elections.ErrGaveWay}, true, false,

@@ -41,7 +41,8 @@ func lookupEnv(env []string, name string) (value string) {
 	return value
 }
 
-func (r *runner) checkNested() error {
+// nestedError returns an error that matches errNested.
+func (r *runner) nestedError() error {
 	if r.cfg.Election != "" {
 		return fmt.Errorf("%s is led by the goversed exec that this one runs under, and %w: run the command itself, or "+
 			"give another --election", r.cfg.describe(), errNested)

@@ -51,7 +51,7 @@ func lossReason(cause error, stood, ttl time.Duration, guardStood bool) error {
 
 // Reasons to end a command while its lock is still held.
 var (
-	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
+	errUnconfirmed = errors.New("the session was not confirmed in time")
 	errPaused      = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +
 		"all is well")
 	errGuardPaused = errors.New("the guard of the command stood still")

@@ -14,6 +14,23 @@ import (
 // errWaitTimeout is returned when the time for the wait is over.
 var errWaitTimeout = errors.New("not free in time")
 
+// reach opens a session in etcd or PostgreSQL, or begins to. It retries until the store has answered, or ctx ends.
+// Errors are ctx's cause, and errors that retrying cannot cure.
+func (r *runner) reach(ctx context.Context) (*claim, error) {
+	if r.cfg.inPostgres() {
+		return r.reachPostgres(ctx)
+	}
+	client, err := r.reachEtcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newEtcdClaim(r.cfg, client)
+	if err != nil {
+		_ = client.Close() // the configuration is wrong
+	}
+	return c, err
+}
+
 // waitContext returns the context for all waiting. Timeout covers all of it, from now on.
 func (r *runner) waitContext() (context.Context, context.CancelFunc) {
 	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
@@ -56,13 +73,13 @@ func (r *runner) askEtcd(ctx context.Context, client *clientv3.Client) (nested, 
 		if resp, err := client.Get(ctx, key, clientv3.WithCountOnly()); err != nil {
 			return nil, err
 		} else if resp.Count > 0 {
-			return r.checkNested(), nil
+			return r.nestedError(), nil
 		}
 	}
 	return nil, nil
 }
 
-// silenceError returns the reason why etcd did not answer in time.
+// silenceError returns the reason why etcd or PostgreSQL did not answer in time.
 func (r *runner) silenceError() error {
 	if r.lastReachError != nil {
 		return r.lastReachError
@@ -70,8 +87,11 @@ func (r *runner) silenceError() error {
 	return r.explainError(context.Background(), context.DeadlineExceeded)
 }
 
-// explainError adds the remedy to an error of etcd, or to its silence.
+// explainError adds the remedy to an error of etcd, or to its silence. Errors of PostgreSQL have theirs.
 func (r *runner) explainError(ctx context.Context, err error) error {
+	if r.cfg.inPostgres() {
+		return err
+	}
 	return r.cfg.Etcd.Explain(ctx, err, r.neededRights())
 }
 

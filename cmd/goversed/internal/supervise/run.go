@@ -46,7 +46,7 @@ type runner struct {
 	claim        *claim
 	waitSignal   syscall.Signal // the signal that ended the wait; 0: none
 	endRequested bool           // a signal that asks for the end was passed on to the command
-	// lastReachError is the error of the last attempt to reach etcd.
+	// lastReachError is the error of the last attempt to reach etcd or PostgreSQL.
 	lastReachError error
 }
 
@@ -66,18 +66,13 @@ func (r *runner) run() (err error) {
 	}
 	ctx, cancel := r.waitContext()
 	defer cancel()
-	client, err := awaitOrSignal(ctx, r, r.reachEtcd)
-	if err == nil && r.waitSignal != 0 {
-		_ = client.Close() // nothing was sent
+	r.claim, err = awaitOrSignal(ctx, r, r.reach)
+	if err == nil {
+		defer r.claim.close()
 	}
 	if err != nil || r.waitSignal != 0 {
 		return r.waitError(err)
 	}
-	if r.claim, err = newClaim(r.cfg, client); err != nil {
-		_ = client.Close() // the configuration is wrong
-		return failed(err)
-	}
-	defer r.claim.close()
 	for {
 		h, err := awaitOrSignal(ctx, r, r.claim.acquire)
 		if err == nil && r.waitSignal != 0 {
@@ -95,7 +90,7 @@ func (r *runner) run() (err error) {
 		again := r.cfg.Election != "" && j.endedByLoss() && !r.endRequested
 		r.logEnd(h, j, again)
 		if !again {
-			r.claim.close() // revokes the lease, which releases the lock or leadership
+			r.claim.close() // ends the session, which releases the lock or leadership
 			j.dismissGuard()
 			return r.commandError(j)
 		}
@@ -104,8 +99,8 @@ func (r *runner) run() (err error) {
 	}
 }
 
-// releaseTerm releases leadership if it is still held. If etcd does not answer, leadership is released as soon as it
-// does. The log only warns of that if another candidate requested the leadership.
+// releaseTerm releases leadership if it is still held. If the store does not answer, leadership is released as soon as
+// it does. The log only warns of that if another candidate requested the leadership.
 func (r *runner) releaseTerm(h *heldClaim, j *job) {
 	level := hclog.Debug
 	if errors.Is(j.lossReason, elections.ErrGaveWay) {

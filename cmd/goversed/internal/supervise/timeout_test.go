@@ -65,14 +65,14 @@ func TestWaitedForOthers(t *testing.T) {
 	cfg := Config{Lock: "it", Keys: keys, TTL: time.Hour, Timeout: time.Minute}
 	r := &runner{cfg: cfg.withDefaults()}
 	r.cfg.Etcd.Address = server.Endpoint()
-	r.claim, err = newClaim(r.cfg, client)
+	r.claim, err = newEtcdClaim(r.cfg, client)
 	require.NoError(t, err)
 	defer r.claim.close()
-	_, err = r.claim.keeper.Wait(ctx, nil)
+	_, err = r.claim.store.(*etcdStore).keeper.Wait(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, ExitBusy, cli.ExitCode(r.waitError(errWaitTimeout)))
 	require.NoError(t, server.Close())
-	require.NotNil(t, r.claim.keeper.Current())
+	require.NotNil(t, r.claim.store.session())
 	err = r.waitError(errWaitTimeout)
 	require.Equal(t, ExitFailed, cli.ExitCode(err))
 	require.ErrorContains(t, err, "nothing listens there")

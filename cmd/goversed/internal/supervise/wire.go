@@ -33,8 +33,8 @@ type guardSpec struct {
 	// Terminal reports that the command gets the terminal. Ctrl-Z would then leave the lock with a stopped
 	// process.
 	Terminal bool `json:"terminal,omitempty"`
-	// Lease is the lease to revoke when the holder is gone.
-	Lease int64 `json:"lease"`
+	// Session is the session to end when the holder is gone: the lease to revoke, or the session in PostgreSQL.
+	Session int64 `json:"session"`
 }
 
 // guardOrder is a later message of the holder to the guard. One field is set.

@@ -143,9 +143,9 @@ func TestEachRule(t *testing.T) {
 		"a clock": {alter: func(f *Facts) { f.Endpoints[1].Clock = &Clock{-9 * testSecond, -8 * testSecond} },
 			check: CheckClocks, severity: Warning, says: "the clock of this machine is at least 8s ahead of that of etcd at " +
 				"e2:1"},
-		"no right": {alter: func(f *Facts) { f.Access[2].NoRead, f.Access[2].NoWrite = true, f.Access[2].Parts },
+		"no right": {alter: func(f *Facts) { f.Access[3].NoRead, f.Access[3].NoWrite = true, f.Access[3].Parts },
 			check: CheckAccess, severity: Problem, says: "etcd denies the user READ and WRITE on the range /goverse/leader-"},
-		"no watch": {alter: func(f *Facts) { f.Access[2].NoWatch = true },
+		"no watch": {alter: func(f *Facts) { f.Access[3].NoWatch = true },
 			check: CheckAccess, severity: Problem, says: "denies the user watches on the range"},
 		"not tried": {alter: func(f *Facts) { f.Access[0].Failed = "silence" },
 			check: CheckAccess, severity: Warning, says: "could not be tried"},
@@ -261,6 +261,16 @@ func TestNothingIsWrong(t *testing.T) {
 	require.Equal(t, OK, Worst(all), "%v", all)
 	require.NotEmpty(t, all)
 	require.Equal(t, Problem, Worst(append(all, Finding{Severity: Problem}, Finding{Severity: Note})))
+}
+
+// The mark that a node was removed for its silence is no accusation to report.
+func TestMarkOfRemovalIsNoFinding(t *testing.T) {
+	f := healthyFacts(t)
+	mark := leasedKV(f.State.Snapshot.Keys.Accusation("gone:1", "i1"),
+		state.AccusationRecord{Incarnation: 99, Evidence: "silence", Removed: true}.Encode(), 1, 100)
+	f.State.Snapshot = f.State.Snapshot.Apply(100, []state.Event{{KV: mark}})
+	require.Len(t, f.State.Snapshot.Accusations, 1)
+	require.Equal(t, OK, Worst(Diagnose(f)))
 }
 
 // Diagnose does not panic on empty facts.

@@ -113,6 +113,9 @@ func diagnoseCrashDetection(f Facts) []Finding {
 		}
 	}
 	for _, a := range f.State.Snapshot.Accusations {
+		if a.Removed {
+			continue // its node is gone, and the accusation goes too
+		}
 		c.add(Warning, "if it runs: check its --advertise and the network between the two", "the node %s is accused of "+
 			"being gone by %s: %s", a.Address, cmp.Or(f.State.Snapshot.AccuserAddress(a), a.Accuser), a.Evidence)
 	}
