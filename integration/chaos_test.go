@@ -24,8 +24,12 @@ import (
 
 var (
 	chaosSeed = flag.Uint64("chaos.seed", 1, "which faults come in which order")
-	chaosFor  = flag.Duration("chaos.for", 0, "how long to go on with new worlds, of one of each kind of fault; "+
-		"one at least, and 0 is none")
+	chaosFor  = flag.Duration("chaos.for", 0, "how long to go on with new worlds, of some decks with one of each kind of "+
+		"fault; each kind of world once at least, and 0 is none")
+	chaosSilence = flag.Duration("chaos.silence", 3500*time.Millisecond,
+		"CrashDetection.SilenceTimeout of the nodes; 0 leaves out the faults that silence nodes")
+	chaosByLease = flag.Bool("chaos.by-lease", true,
+		"let every other world of TestChaos have no silence time-out, and a short TTL")
 	chaosApart = flag.Bool("chaos.revoked-apart", false, "tell overlaps apart that come of leases which etcd itself "+
 		"revoked though they were renewed, instead of failing by them; where each node reaches all members, those of "+
 		"locks alone")
@@ -35,16 +39,31 @@ var (
 		"temporary one")
 )
 
+// silenceTTL is the TTL of sessions, in seconds, in worlds with a silence time-out. It is longer than that, so a silent
+// node is removed before its lease ends.
+const silenceTTL = 5
+
 // TestChaos puts whole clusters through random faults and judges the histories they record; see package chaos.
 // The full run: -run Chaos -chaos.for 40m -timeout 60m. It runs alone, because a busy machine masks the effects
 // of faults.
 func TestChaos(t *testing.T) {
 	if *chaosFor == 0 {
-		t.Skip("takes half a minute: give -chaos.for")
+		t.Skip("takes three minutes: give -chaos.for")
 	}
-	cfg := chaosConfig(t)
-	cfg.RevokedApart = *chaosApart
-	runChaos(t, cfg)
+	var worlds []chaos.Config
+	add := func(change func(*chaos.Config)) {
+		cfg := chaosConfig(t)
+		cfg.RevokedApart, cfg.Decks = *chaosApart, 1
+		change(&cfg)
+		worlds = append(worlds, cfg)
+	}
+	if *chaosSilence > 0 {
+		add(func(cfg *chaos.Config) { cfg.TTL, cfg.SilenceTimeout = silenceTTL, *chaosSilence })
+	}
+	if *chaosByLease || len(worlds) == 0 {
+		add(func(*chaos.Config) {})
+	}
+	runChaos(t, worlds...)
 }
 
 // membersTTL is the TTL of sessions in the worlds about etcd's members, and membersElection etcd's election
@@ -64,7 +83,8 @@ func TestChaosMembers(t *testing.T) {
 		t.Skip("takes more than a minute: give -chaos.for")
 	}
 	cfg := chaosConfig(t)
-	cfg.TTL, cfg.Bound, cfg.Members, cfg.RevokedApart = membersTTL, true, true, *chaosApart
+	cfg.TTL, cfg.Bound, cfg.Members, cfg.RevokedApart, cfg.Decks = membersTTL, true, true, *chaosApart, 1
+	cfg.SilenceTimeout = *chaosSilence
 	cfg.Etcd = func(dir, client, peer string, peers []string) (*exec.Cmd, error) {
 		return procs.Member{Dir: dir, Client: client, Peer: peer, Peers: peers,
 			Election: membersElection}.Command(procs.Etcd37)
@@ -72,15 +92,16 @@ func TestChaosMembers(t *testing.T) {
 	runChaos(t, cfg)
 }
 
-// runChaos runs one world after the other until the time is over or one of them fails.
-func runChaos(t *testing.T, cfg chaos.Config) {
+// runChaos runs one world after the other, of each kind in turn, until the time is over or one of them fails.
+func runChaos(t *testing.T, kinds ...chaos.Config) {
 	t.Helper()
 	began := time.Now()
 	var counts [][]chaos.Count
 	worlds, exempt := 0, map[string]*apart{}
 	var failed string
 	var all seen
-	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
+	for seed := *chaosSeed; worlds < len(kinds) || time.Since(began) < *chaosFor; seed++ {
+		cfg := kinds[worlds%len(kinds)]
 		res := runWorld(t, cfg, seed)
 		worlds++
 		counts = append(counts, res.Counts)
@@ -106,13 +127,18 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 		}
 	}
 	sum := chaos.Add(counts...)
-	onLeader, atOwner := 0, 0
+	onLeader, atOwner, removed := 0, 0, 0
 	var table strings.Builder
 	for _, c := range sum {
-		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader, %4d at an owner\n", c.Kind, c.Done, c.Counted,
+		fmt.Fprintf(&table, "  %-40s %4d done, %4d counted, %4d at the leader, %4d at an owner", c.Kind, c.Done, c.Counted,
 			c.OnLeader, c.AtOwner)
+		if c.Removed > 0 {
+			fmt.Fprintf(&table, ", %4d removed for silence", c.Removed)
+		}
+		table.WriteByte('\n')
 		onLeader += c.OnLeader
 		atOwner += c.AtOwner
+		removed += c.Removed
 		if failed == "" {
 			require.Positive(t, c.Counted, "%s: no effect was ever seen", c.Kind)
 		}
@@ -125,7 +151,10 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 	if failed != "" { // last, because readers look there first
 		t.Fatal(failed)
 	}
-	if !cfg.Members {
+	if !kinds[0].Members {
+		if kinds[0].SilenceTimeout > 0 {
+			require.Positive(t, removed, "no member was removed for its silence")
+		}
 		// When a fault is aimed, it is unknown whether it will be counted.
 		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")
 	}
@@ -228,10 +257,7 @@ func runWorld(t *testing.T, cfg chaos.Config, seed uint64) *chaos.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cfg.Dir, cfg.Decks = t.TempDir(), 3
-	if *chaosFor == 0 || cfg.Members {
-		cfg.Decks = 1
-	}
+	cfg.Dir = t.TempDir()
 	res, err := chaos.Run(ctx, cfg, seed)
 	require.NoError(t, err)
 	return res

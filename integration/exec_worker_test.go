@@ -153,6 +153,7 @@ func overlappingPeriods(all []workPeriod) []string {
 type workBench struct {
 	*testing.T
 	etcd string
+	db   string // URL of the PostgreSQL in place of etcd, "" for none
 	dir  string
 	name string
 
@@ -176,17 +177,25 @@ func (b *workBench) command(how ...string) []string {
 // exec starts goversed exec with a worker.
 func (b *workBench) exec(ttl time.Duration, flags []string, how ...string) *procs.Process {
 	b.Helper()
-	args := append([]string{"exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl",
-		ttl.String()}, flags...)
-	return kit.Goversed(b.T, append(append(args, "--"), b.command(how...)...)...)
+	args := slices.Concat([]string{"exec", "--election", b.name, "--ttl", ttl.String()}, b.storeFlags(), flags,
+		[]string{"--"}, b.command(how...))
+	return kit.Goversed(b.T, args...)
 }
 
 // lock starts goversed lock with any command.
 func (b *workBench) lock(flags []string, command ...string) *procs.Process {
 	b.Helper()
-	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()},
-		flags...)
-	return kit.Goversed(b.T, append(append(args, "--"), command...)...)
+	args := slices.Concat([]string{"lock", b.name, "--ttl", longTTL.String()}, b.storeFlags(), flags, []string{"--"},
+		command)
+	return kit.Goversed(b.T, args...)
+}
+
+// storeFlags returns the flags that name etcd or PostgreSQL.
+func (b *workBench) storeFlags() []string {
+	if b.db != "" {
+		return []string{"--postgres", b.db}
+	}
+	return []string{"--etcd", b.etcd, "--prefix", procs.Prefix}
 }
 
 // awaitAtWork waits until n workers of one token larger than after are at work, and returns them.

@@ -21,8 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writersEvery is the interval of writes: 200 a second.
-const writersEvery = 5 * time.Millisecond
+// rate says how often writers write.
+type rate struct {
+	every  time.Duration // from one write to the next
+	repeat time.Duration // from a failed attempt to the next
+}
+
+// fast is the rate of 200 writes a second. Clients that repeat a write so soon ignore Retry-After.
+var fast = rate{every: 5 * time.Millisecond, repeat: 20 * time.Millisecond}
 
 // failure is an attempt to write without the correct answer.
 type failure struct {
@@ -38,6 +44,7 @@ type writers struct {
 	t      *testing.T
 	client *http.Client
 	urls   []string // tried in any order; the next one if a connection is refused
+	rate   rate
 
 	mu           sync.Mutex
 	acknowledged map[string]writeAnswer
@@ -51,15 +58,18 @@ type writers struct {
 	wg   sync.WaitGroup
 }
 
-// startWriters writes until finish is called.
-func startWriters(t *testing.T, urls ...string) *writers {
+// startWriters writes fast until finish is called.
+func startWriters(t *testing.T, urls ...string) *writers { return startWritersAt(t, fast, urls...) }
+
+// startWritersAt writes until finish is called.
+func startWritersAt(t *testing.T, at rate, urls ...string) *writers {
 	transport := &http.Transport{DisableKeepAlives: true} // so that no attempt uses a closed connection
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &writers{t: t, urls: urls, acknowledged: map[string]writeAnswer{}, stop: cancel,
+	w := &writers{t: t, urls: urls, rate: at, acknowledged: map[string]writeAnswer{}, stop: cancel,
 		client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 	t.Cleanup(w.finish)
 	w.wg.Go(func() {
-		again := time.NewTicker(writersEvery)
+		again := time.NewTicker(at.every)
 		defer again.Stop()
 		for n := 0; ; n++ {
 			select {
@@ -123,7 +133,7 @@ func (w *writers) write(n int) {
 			w.t.Errorf("write %s: not acknowledged within a minute: %d, %v", id, status, err)
 			return
 		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(w.rate.repeat)
 	}
 }
 

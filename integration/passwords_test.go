@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 var (
@@ -33,8 +34,14 @@ var (
 // defaultBcryptCost is etcd's default: one password check takes most of a tenth of a second.
 const defaultBcryptCost = 10
 
+// hopelessSlowdown is the slowdown of the machine from which a lost session proves nothing. Six password checks at a
+// time need 0.2 to 0.3 s of two idle cores, and twice that if the password is set anew meanwhile. A session has two
+// thirds of its TTL for them and for a renewal.
+const hopelessSlowdown = 15
+
 // users holds sessions of one user of etcd.
 type users struct {
+	meter    *pace.Meter
 	sessions []*etcdsession.Session
 }
 
@@ -67,8 +74,8 @@ func (u *users) close() {
 	wg.Wait()
 }
 
-// watch observes the sessions for a while, and fails if one is lost. It logs etcd's processor time in that
-// period.
+// watch observes the sessions for a while, and fails if one is lost, unless the machine was too slow since the last
+// watch. It logs etcd's processor time in that period.
 func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
 	t.Helper()
 	began, used, logins := time.Now(), processorTime(t, etcd.Pid()), logIns(t, etcd)
@@ -86,10 +93,15 @@ func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
 	}
 	took := time.Since(began)
 	cores := (processorTime(t, etcd.Pid()) - used).Seconds() / took.Seconds()
-	t.Logf("%s: %d sessions, %d clients, %v: %d lost, %d times silent, %d log-ins, etcd used %.2f cores", part,
-		len(u.sessions), *passwordClients,
-		took.Round(time.Second), lost, silent, logIns(t, etcd)-logins, cores)
+	slowdown := u.meter.Slowdown()
+	u.meter.StartLap()
+	t.Logf("%s: %d sessions, %d clients, %v: %d lost, %d times silent, %d log-ins, etcd used %.2f cores, slowdown %.1f",
+		part, len(u.sessions), *passwordClients,
+		took.Round(time.Second), lost, silent, logIns(t, etcd)-logins, cores, slowdown)
 	for _, s := range u.sessions {
+		if err := s.Err(); err != nil && slowdown >= hopelessSlowdown {
+			t.Skipf("%s: %v, on a machine that is slower than when idle by a factor of %.1f", part, err, slowdown)
+		}
 		require.NoError(t, s.Err(), part)
 	}
 }
@@ -146,7 +158,7 @@ func TestSessionsOfAUser(t *testing.T) {
 			t.Parallel()
 			etcd := kit.StartEtcdWith(t, flavour, procs.Passwords{BcryptCost: defaultBcryptCost, TokenTTL: 5})
 			enableAccess(t, etcd)
-			u := &users{}
+			u := &users{meter: pace.StartMeter(t)}
 			u.open(t, etcd.Endpoint)
 			defer u.close()
 			u.watch(t, "nothing happens", etcd)

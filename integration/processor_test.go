@@ -23,7 +23,7 @@ import (
 )
 
 var processorCycles = flag.Int("processor.cycles", 50,
-	"how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
+	"how often the lead changes in TestProcessors/RapidCycles and TestPostgresAlone/RapidCycles; 200 in the full run")
 
 // workPatience is longer than a frozen worker keeps locks in the database.
 const workPatience = 30 * time.Second
@@ -38,6 +38,8 @@ type workerWorld struct {
 	cfg  workerConfig
 	pool *pgxpool.Pool
 	etcd *clientv3.Client
+
+	addressed int // workers with an address of their own
 
 	mu   sync.Mutex
 	last int64 // the last event written
@@ -55,7 +57,7 @@ func newWorkerWorld(t *testing.T) *workerWorld {
 	etcd := etcdtest.Dial(t, server.Endpoint)
 	f := &workerWorld{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db,
 		TTL: 2}}
-	checkpoints, err := newCheckpoints(pool)
+	checkpoints, err := newCheckpoints(pool, 0)
 	require.NoError(t, err)
 	require.NoError(t, checkpoints.CreateTables(ctx))
 	_, err = pool.Exec(ctx, workerTables)
@@ -132,10 +134,14 @@ func (f *workerWorld) awaitQueue(n int64) {
 	})
 }
 
-// awaitAll waits until all events that were written have taken effect.
+// awaitAll waits until all events that were written have taken effect. Many may have piled up while no worker led.
 func (f *workerWorld) awaitAll() {
 	f.Helper()
-	f.await("every event has its effect", "select coalesce(max(seq), 0) >= $1 from effects", f.last)
+	const step = 1000
+	for next := f.number("select coalesce(max(seq), 0) from effects"); next < f.last; {
+		next = min(next+step, f.last)
+		f.await(fmt.Sprintf("event %d has its effect", next), "select coalesce(max(seq), 0) >= $1 from effects", next)
+	}
 }
 
 // awaitEffectBy waits for a new effect by the process.
@@ -188,8 +194,12 @@ func TestProcessors(t *testing.T) {
 	t.Run("Judge", theJudge)
 	t.Run("Standby", standby)
 	t.Run("CheckpointInEtcd", checkpointInEtcd)
-	t.Run("OneExecutes", oneExecutes)
-	t.Run("RapidCycles", rapidCycles)
+	t.Run("OneExecutes", func(t *testing.T) {
+		f := newWorkerWorld(t)
+		f.cfg.TTL = lastingTTL
+		f.oneExecutes("part of the cluster")
+	})
+	t.Run("RapidCycles", func(t *testing.T) { newWorkerWorld(t).rapidCycles() })
 }
 
 // The judge detects a missing event and a repeated one.
@@ -283,29 +293,27 @@ func checkpointInEtcd(t *testing.T) {
 	t.Logf("%d kills, %d events, %d handled again", kills, f.last, again)
 }
 
-// Several workers attempt a side effect, and one executes it.
-func oneExecutes(t *testing.T) {
-	f := newWorkerWorld(t)
-	f.cfg.TTL = lastingTTL
+// oneExecutes lets two workers attempt each of some side effects, which one of them executes. ready is what a worker
+// prints once it can.
+func (f *workerWorld) oneExecutes(ready string) {
 	workers := []*procs.Process{f.start(), f.start()}
 	for _, w := range workers {
-		w.AwaitOutput(t, workPatience, "part of the cluster")
+		w.AwaitOutput(f.T, workPatience, ready)
 	}
 	for n := int64(1); n <= 20; n++ {
 		for _, w := range workers {
-			w.Signal(t, effectSignal)
+			w.Signal(f.T, effectSignal)
 		}
 		f.await("both have tried", "select count(*) = $1 from tries", 2*n)
 	}
-	require.EqualValues(t, 20, f.number("select count(*) from mails"))
-	require.EqualValues(t, 20, f.number("select count(distinct name) from mails"))
-	require.EqualValues(t, 20, f.number("select count(*) from tries where ran"))
+	require.EqualValues(f, 20, f.number("select count(*) from mails"))
+	require.EqualValues(f, 20, f.number("select count(distinct name) from mails"))
+	require.EqualValues(f, 20, f.number("select count(*) from tries where ran"))
 }
 
-// Leadership changes rapidly: most leaders resign, some are killed, and some are paused past their TTL. After
-// each change the checkpoint matches the effects. At the end each event has taken effect once.
-func rapidCycles(t *testing.T) {
-	f := newWorkerWorld(t)
+// rapidCycles changes the leader rapidly: most leaders resign, some are killed, and some are paused past their TTL.
+// After each change the checkpoint matches the effects. At the end each event has taken effect once.
+func (f *workerWorld) rapidCycles() {
 	workers := []*procs.Process{f.start(), f.start(), f.start()}
 	stop := f.startEvents()
 	kills, pauses := 0, 0
@@ -314,27 +322,27 @@ func rapidCycles(t *testing.T) {
 		w := workers[i]
 		switch {
 		case cycle%40 == 39:
-			w.Freeze(t)
+			w.Freeze(f.T)
 			pauses++
 		case cycle%20 == 19:
-			w.Kill(t)
+			w.Kill(f.T)
 			workers[i] = f.start()
 			kills++
 		default:
-			w.Signal(t, resignSignal)
+			w.Signal(f.T, resignSignal)
 		}
 		f.await("a new leader handles an event", "select coalesce(max(token), 0) > $1 from effects", token)
-		require.NoError(t, f.judge(), "after cycle %d", cycle)
+		require.NoError(f, f.judge(), "after cycle %d", cycle)
 		if cycle%40 == 39 {
-			w.Thaw(t)
+			w.Thaw(f.T)
 		}
 	}
 	stop()
 	f.awaitAll()
-	require.NoError(t, f.judge())
-	require.EqualValues(t, f.last, f.number("select count(distinct seq) from effects"))
+	require.NoError(f, f.judge())
+	require.EqualValues(f, f.last, f.number("select count(distinct seq) from effects"))
 	terms := f.number("select count(distinct token) from effects")
-	require.Greater(t, terms, int64(*processorCycles))
-	t.Logf("%d cycles (%d kills, %d pauses past the TTL), %d terms, %d events", *processorCycles, kills, pauses, terms,
+	require.Greater(f, terms, int64(*processorCycles))
+	f.Logf("%d cycles (%d kills, %d pauses past the TTL), %d terms, %d events", *processorCycles, kills, pauses, terms,
 		f.last)
 }

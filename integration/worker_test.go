@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/integration/internal/procs"
@@ -36,6 +38,8 @@ type workerConfig struct {
 	InEtcd         bool // the checkpoint is in etcd, not in the handler's transaction
 	// Deadline is that of the session in PostgreSQL of a worker without etcd.
 	Deadline time.Duration
+	// From is the address that a worker without etcd connects from; "" for any.
+	From string
 }
 
 // workerName names the election and the processor.
@@ -120,7 +124,7 @@ func runWorker(encoded string) error {
 				cancel()
 			case effectSignal:
 				mails++
-				if err := mail(ctx, c, pool, "mail/"+strconv.Itoa(mails)); err != nil {
+				if err := mail(ctx, c.Once, pool, "mail/"+strconv.Itoa(mails)); err != nil {
 					fmt.Fprintln(os.Stderr, "effect:", err)
 				}
 			}
@@ -136,7 +140,7 @@ func runWorker(encoded string) error {
 // newOrders returns the processor of a worker. c is nil without etcd.
 func newOrders(c *cluster.Cluster, leads processor.LeaderLock, cfg workerConfig,
 	pool *pgxpool.Pool) (*processor.Processor[int64], error) {
-	inDatabase, err := newCheckpoints(pool)
+	inDatabase, err := newCheckpoints(pool, cfg.Deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -158,10 +162,10 @@ func newOrders(c *cluster.Cluster, leads processor.LeaderLock, cfg workerConfig,
 	return processor.New(pc)
 }
 
-// newCheckpoints returns the checkpoints in the database. A frozen worker blocks the checkpoint for no longer
-// than its session.
-func newCheckpoints(pool *pgxpool.Pool) (*postgres.Checkpoint, error) {
-	return postgres.New(postgres.Config{DB: pool, IdleTimeout: 2 * time.Second})
+// newCheckpoints returns the checkpoints in the database. A frozen worker blocks the checkpoint for no longer than its
+// session: in PostgreSQL, for the deadline; in etcd, 0 here, for 2 s.
+func newCheckpoints(pool *pgxpool.Pool, deadline time.Duration) (*postgres.Checkpoint, error) {
+	return postgres.New(postgres.Config{DB: pool, IdleTimeout: cmp.Or(deadline, 2*time.Second)})
 }
 
 // eventsTable is the table of events. One writer fills it in order, with a transaction for each event, so that
@@ -187,9 +191,13 @@ func (s eventsTable) Read(ctx context.Context, after processor.Position, limit i
 	})
 }
 
+// runOnce runs an effect at most once in the cluster.
+type runOnce func(ctx context.Context, name string, fn func(context.Context, int64) ([]byte, error)) (once.Result,
+	error)
+
 // mail is an effect that must take place only once.
-func mail(ctx context.Context, c *cluster.Cluster, pool *pgxpool.Pool, name string) error {
-	result, err := c.Once(ctx, name, func(ctx context.Context, _ int64) ([]byte, error) {
+func mail(ctx context.Context, run runOnce, pool *pgxpool.Pool, name string) error {
+	result, err := run(ctx, name, func(ctx context.Context, _ int64) ([]byte, error) {
 		_, err := pool.Exec(ctx, "insert into mails values ($1, $2)", name, os.Getpid())
 		return nil, err
 	})

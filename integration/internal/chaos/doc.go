@@ -6,6 +6,16 @@
 //	node ──► relay ──► etcd member     (each node has its own relays, so its own connections)
 //	node ──► relay ──► node
 //
+// With Config.SilenceTimeout, nodes that stand still or are cut off are removed before their leases end, and more kinds
+// of faults silence them: processes that stop for up to 30 s, lost hosts, also with a member of etcd, nodes that do not
+// reach each other, and the loss of all watchers of a node at once. For the pairs there is another relay from each node
+// to each other one:
+//
+//	node ──► relay of the pair ──► relay ──► node
+//
+// A fault that silences a node, or keeps it from etcd, may cost it its place. A member that lives and reaches etcd must
+// not be removed for its silence.
+//
 // In a world about etcd's members, each node reaches only one member, and most faults affect members: they are
 // stopped, stutter, are killed, or are cut off from each other. The run's own client avoids the affected
 // member. Two leaders at a time are a failure there, not an exempt case.
@@ -36,6 +46,7 @@
 //
 // # What is not promised
 //
-// A seed does not repeat a run: it repeats the kinds of faults and their order, but not their timing. One world
-// need not find a mutant: a run sees only the consequences of its own faults.
+// A seed does not repeat a run: it repeats the decks, but not the timing of the faults, nor their order where one of
+// them has to wait for a node or for etcd. One world need not find a mutant: a run sees only the consequences of its
+// own faults.
 package chaos

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 
+	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/schedule"
 )
@@ -21,6 +22,15 @@ type faultKind struct {
 	etcdWell bool
 	// others reports that it requires other members of etcd to continue; alone, that there must be none.
 	others, alone bool
+	// withNode reports that a fault at etcd also affects a node.
+	withNode bool
+	// needsSilence reports that it occurs only in worlds with a silence time-out.
+	needsSilence bool
+	// silences reports that the node may be removed for its silence: its watchers do not hear it, or it does not reach
+	// etcd to refute them.
+	silences bool
+	// partners, if set, returns the other nodes that it affects.
+	partners func(w *world, n *chaosNode, rnd *rand.Rand) []*chaosNode
 	// members is the number of times per deck that it occurs in worlds about etcd's members.
 	members int
 	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
@@ -29,10 +39,10 @@ type faultKind struct {
 // allFaultKinds returns all kinds of faults. Those on the path to etcd come from the catalogue in package faults.
 func allFaultKinds() []faultKind {
 	return []faultKind{
-		{name: schedule.ProcessKilled, members: 1, do: killProcess},
-		{name: schedule.ProcessStopped, do: stopProcess},
-		{name: "process frozen past the TTL", do: freezeProcess},
-		{name: schedule.ProcessPaused, members: 1, do: pauseProcess},
+		{name: schedule.ProcessKilled, members: 1, silences: true, do: killProcess},
+		{name: schedule.ProcessStopped, silences: true, do: stopProcess},
+		{name: "process frozen past the TTL", silences: true, do: freezeProcess},
+		{name: schedule.ProcessPaused, members: 1, silences: true, do: pauseProcess},
 		alsoWithMembers(faultUntilLost(faults.CutOff)),
 		faultUntilLost(faults.RequestsDropped),
 		faultUntilLost(faults.AnswersDropped),
@@ -41,7 +51,7 @@ func allFaultKinds() []faultKind {
 		{name: faults.Reset.Name, do: resetConnections},
 		{name: schedule.PortRefuses, etcdWell: true, do: refuseConnections},
 		{name: "packets between nodes dropped", etcdWell: true, do: dropNodePackets},
-		{name: "refusing and cut off at once", etcdWell: true, do: isolateNode},
+		{name: "refusing and cut off at once", etcdWell: true, silences: true, do: isolateNode},
 		{name: schedule.LeaseRevoked, etcdWell: true, do: revokeLease},
 		{name: schedule.KeyDeleted, etcdWell: true, do: deleteKey},
 		{name: schedule.LockKeyDeleted, etcdWell: true, do: deleteLockKey},
@@ -53,6 +63,17 @@ func allFaultKinds() []faultKind {
 		{name: "etcd stands still", atEtcd: true, alone: true, do: freezeEtcd},
 		{name: "etcd killed and restarted", atEtcd: true, do: restartEtcd},
 		{name: schedule.CompactionUnderLoad, atEtcd: true, do: compactHistory},
+		{name: "process stopped briefly", needsSilence: true, etcdWell: true, do: stopBriefly},
+		{name: "process stopped for up to 30 s", needsSilence: true, silences: true, members: 1, do: stopLong},
+		cutPair("two nodes cut off from each other", true),
+		cutPair("one node cut off from another, one way", false),
+		{name: watchersLost, needsSilence: true, etcdWell: true,
+			partners: func(w *world, n *chaosNode, _ *rand.Rand) []*chaosNode { return w.watchersOf(n) }, do: loseWatchers},
+		lostHost("all packets of a node dropped", fault.Both),
+		lostHost("all packets to a node dropped", fault.ToTarget),
+		lostHost("all packets from a node dropped", fault.FromTarget),
+		{name: "node and its etcd member lost at once", needsSilence: true, silences: true, atEtcd: true, withNode: true,
+			members: 2, do: loseHostWithMember},
 	}
 }
 
@@ -65,7 +86,7 @@ func alsoWithMembers(k faultKind) faultKind {
 // deckOfFaults returns the faults of one deck, in order.
 func deckOfFaults(cfg Config) (out []faultKind) {
 	for _, k := range allFaultKinds() {
-		if one := cfg.EtcdMembers == 1; one && k.others || !one && k.alone {
+		if one := cfg.EtcdMembers == 1; one && k.others || !one && k.alone || cfg.SilenceTimeout == 0 && k.needsSilence {
 			continue
 		}
 		times := 1

@@ -21,7 +21,8 @@ import (
 // faultUntilLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
 // longer.
 func faultUntilLost(f faults.Fault) faultKind {
-	return faultKind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	return faultKind{name: f.Name, silences: true, do: func(ctx context.Context, w *world, n *chaosNode,
+		rnd *rand.Rand) error {
 		if err := n.awaitWatched(ctx); err != nil {
 			return err
 		}
@@ -43,7 +44,8 @@ func faultUntilLost(f faults.Fault) faultKind {
 
 // slowingFault returns a kind of fault that slows the path to etcd down. It has an effect only if data passed.
 func slowingFault(f faults.Fault) faultKind {
-	return faultKind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	return faultKind{name: f.Name, silences: true, do: func(ctx context.Context, w *world, n *chaosNode,
+		rnd *rand.Rand) error {
 		end := w.rec.BeginFault(n.address(), f.Name, "")
 		defer end()
 		before := n.etcdPath().Traffic()
@@ -116,7 +118,6 @@ func (n *chaosNode) awaitWatched(ctx context.Context) error {
 	if n.w.cfg.DetectionOff {
 		return nil
 	}
-	const watchers = 2 // the default of cluster.CrashDetection
 	return n.awaitStatus(ctx, "is watched by the others", func(st status) bool {
 		return st.Watchers >= min(watchers, len(n.w.mirror.Snapshot().Members)-1)
 	})
@@ -163,7 +164,8 @@ func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Ra
 	return nil
 }
 
-// dropNodePackets drops packets between the nodes. Silence is no evidence, so there must be no accusation.
+// dropNodePackets drops packets between the nodes. Silence is no evidence of a crash, so there must be no accusation;
+// one of silence must be refuted.
 func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	if err := errors.Join(n.awaitWatched(ctx), n.awaitRenewed(ctx)); err != nil {
 		return err

@@ -31,8 +31,10 @@ type chaosNode struct {
 	entrance *fault.Relay   // in front of the node, at its advertise address
 	members  []*member      // the members of etcd that it reaches
 	links    []*fault.Relay // to each of them
+	paths    []*fault.Relay // to each other node, by its index, if there are any; nil to itself
 
-	busy sync.Mutex // held by the fault that affects it
+	busy     sync.Mutex   // held by the fault that affects it
+	partners []*chaosNode // the other nodes that this fault affects
 
 	mu          sync.Mutex
 	process     *fault.Process
@@ -60,7 +62,7 @@ func (n *chaosNode) start(ctx context.Context) error {
 	}
 	config, err := json.Marshal(programConfig{Advertise: n.address(), Listen: n.listen, Etcd: strings.Join(etcd, ","),
 		TTL: n.w.cfg.TTL, Record: n.recordPath(), Ledger: ledgerPath(n.w.dir), Began: n.w.began,
-		DetectionOff: n.w.cfg.DetectionOff})
+		DetectionOff: n.w.cfg.DetectionOff, SilenceTimeout: n.w.cfg.SilenceTimeout, Paths: n.pathAddresses()})
 	if err != nil {
 		return err
 	}
@@ -192,7 +194,9 @@ func (n *chaosNode) etcdPath() faults.Target { return faults.Target{Relays: n.li
 
 // healNetwork removes all network faults around the node.
 func (n *chaosNode) healNetwork() error {
-	return errors.Join(n.entrance.Heal(), n.etcdPath().EndFaults())
+	errs := []error{n.entrance.Heal(), n.etcdPath().EndFaults()}
+	n.eachPath(func(r *fault.Relay) { errs = append(errs, r.Heal()) })
+	return errors.Join(errs...)
 }
 
 // close ends the process and the relays.
@@ -205,5 +209,6 @@ func (n *chaosNode) close() error {
 	for _, l := range n.links {
 		l.Close()
 	}
+	n.eachPath(func(r *fault.Relay) { r.Close() })
 	return err
 }

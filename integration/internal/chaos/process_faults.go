@@ -122,8 +122,8 @@ func stopProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	return n.awaitBack(ctx, before)
 }
 
-// freezeProcess freezes the process until its lease has expired. Its connections stay open, so no node may accuse it.
-// It resumes and finds itself replaced.
+// freezeProcess freezes the process until its lease has expired, or it was removed for its silence. Its connections
+// stay open, so no node may accuse it of anything else. It resumes and finds itself replaced.
 func freezeProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	if err := n.awaitWatched(ctx); err != nil {
 		return err
@@ -159,13 +159,13 @@ func (n *chaosNode) accusedUntil(ctx context.Context, f func() error) (bool, err
 	return <-seen, err
 }
 
-// accusations returns the number of accusations against the registered incarnation. One against a former
-// incarnation can exist for as long as its writer is cut off.
+// accusations returns the number of accusations against the registered incarnation, without those of silence. One
+// against a former incarnation can exist for as long as its writer is cut off.
 func (n *chaosNode) accusations(s *state.Snapshot) int {
 	m := s.Member(n.address())
 	count := 0
 	for _, a := range s.Accusations {
-		if a.Address == n.address() && m != nil && a.Incarnation == m.Incarnation {
+		if a.Address == n.address() && m != nil && a.Incarnation == m.Incarnation && !a.Removed {
 			count++
 		}
 	}

@@ -48,6 +48,8 @@ type programConfig struct {
 	Ledger                  string          // the file that effects write to
 	Began                   history.Instant // start of the world
 	DetectionOff            bool
+	SilenceTimeout          time.Duration
+	Paths                   map[string]string // by the address of another node: the relay on the path to it
 }
 
 // These are the requests that a node accepts on its standard input, one per line; it answers with a line.
@@ -86,7 +88,8 @@ func runProgram(encoded string) (err error) {
 	}
 	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: clusterPrefix, LeaderElectionTTL: cfg.TTL, Logger: log,
 		FixedEndpoints: true} // not around the faults, to the addresses that etcd's members advertise
-	ccfg.CrashDetection.Off = cfg.DetectionOff
+	ccfg.CrashDetection.Off, ccfg.CrashDetection.SilenceTimeout = cfg.DetectionOff, cfg.SilenceTimeout
+	ccfg.DialOptions = pathOptions(cfg.Paths)
 	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
 		return errors.Join(err, n.Close())
 	}

@@ -13,14 +13,11 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/test/history"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
 	// concurrentFaults is the number of concurrent faults, each at another node.
 	concurrentFaults = 2
-	// leaderPatience limits the wait for a leader to affect.
-	leaderPatience = 10 * time.Second
 	// silenceLimit limits the time that an unaffected node may be without a place, and that a shard may be unserved
 	// while no node is affected.
 	silenceLimit = 20 * time.Second
@@ -40,6 +37,8 @@ type Count struct {
 	// Done counts the faults at nodes or at etcd, and Counted those with an observed effect. Of the counted
 	// ones, OnLeader affected the current leader, and AtOwner a node that served shards.
 	Done, Counted, OnLeader, AtOwner int
+	// Removed counts the members that were removed for their silence in such a fault.
+	Removed int
 }
 
 // Result describes the faults of one world and the verdict on its history.
@@ -49,7 +48,7 @@ type Result struct {
 	Counts  []Count
 	Verdict history.Verdict
 	// Err is the reason that the run was aborted, or nil: a node that did not come back, or a fault without the
-	// expected effect.
+	// expected effect. It also names members that were removed for their silence though they lived and reached etcd.
 	Err error
 	// Faults lists the faults with their times, one line each. Output holds the output of the nodes.
 	Faults []string
@@ -75,8 +74,15 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	if err := w.close(); err != nil {
 		return nil, err
 	}
-	if res.Verdict, err = w.judgeRecords(); err != nil {
+	h, err := w.readRecords()
+	if err != nil {
 		return nil, err
+	}
+	res.Verdict = w.judge(h)
+	removed, err := w.removals.judge(h.Runs)
+	res.Err = errors.Join(res.Err, err)
+	for kind, n := range removed {
+		r.countsOf(kind).Removed += n
 	}
 	res.Took, res.Faults = time.Since(r.began), r.log
 	for _, k := range allFaultKinds() {
@@ -89,20 +95,30 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 
 // judgeRecords checks the records of all processes, which must have ended.
 func (w *world) judgeRecords() (history.Verdict, error) {
+	h, err := w.readRecords()
+	if err != nil {
+		return history.Verdict{}, err
+	}
+	return w.judge(h), nil
+}
+
+// readRecords merges the records of all processes.
+func (w *world) readRecords() (history.History, error) {
 	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
 	if err != nil {
-		return history.Verdict{}, err
+		return history.History{}, err
 	}
-	h, err := history.ReadFiles(paths...)
-	if err != nil {
-		return history.Verdict{}, err
-	}
+	return history.ReadFiles(paths...)
+}
+
+// judge checks a history.
+func (w *world) judge(h history.History) history.Verdict {
 	ttl := time.Duration(w.cfg.TTL) * time.Second
 	l := verdictLimits(ttl)
 	if w.cfg.RevokedApart {
 		l.Exempt[history.RevokedByEtcd] = ttl
 	}
-	return history.Check(h, l), nil
+	return history.Check(h, l)
 }
 
 type runner struct {
@@ -124,17 +140,17 @@ func (r *runner) run(ctx context.Context) error {
 		r.rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		slots := make(chan struct{}, concurrentFaults)
 		var wg sync.WaitGroup
-		for _, k := range deck {
+		for len(deck) > 0 {
 			slots <- struct{}{}
-			if r.firstError() != nil || ctx.Err() != nil {
+			f, ok := r.chooseFault(ctx, &deck)
+			if !ok {
 				break
 			}
-			n, owns, release := r.chooseNode(ctx, k)
 			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // its own, because faults run concurrently
 			wg.Go(func() {
 				defer func() { <-slots }()
-				defer release()
-				r.runFault(ctx, k, n, owns, rnd)
+				defer f.release()
+				r.runFault(ctx, f, rnd)
 			})
 		}
 		wg.Wait()
@@ -148,61 +164,20 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// chooseNode waits until the fault may begin. It returns the node to affect and whether that serves shards. No node
-// is affected by two faults at a time, nor is etcd.
-func (r *runner) chooseNode(ctx context.Context, k faultKind) (n *chaosNode, owns bool, done func()) {
-	w := r.w
-	if k.atEtcd {
-		w.etcdBusy.Lock()
-		return nil, false, w.etcdBusy.Unlock
-	}
-	release := func() {}
-	if k.etcdWell {
-		w.etcdBusy.RLock()
-		release = w.etcdBusy.RUnlock
-	}
-	// Three of four affect the leader, so that including etcd's own faults it is more than half. Between two
-	// leaders there is a moment without one, which is waited for.
-	r.mu.Lock()
-	wantLeader := 4*r.atLeader <= 3*r.atNodes
-	r.mu.Unlock()
-	patience := time.Now().Add(leaderPatience)
-	for {
-		n := w.leader()
-		if !wantLeader || n == nil && time.Now().After(patience) {
-			n = w.nodes[r.rnd.IntN(len(w.nodes))]
-		}
-		if n != nil && n.busy.TryLock() {
-			// An effect can be observed only at a node that has recovered from the last fault, and from an
-			// outage of etcd.
-			serves, well := n.checkWell(ctx)
-			if !well {
-				n.busy.Unlock()
-				wait.For(ctx, pollInterval)
-				continue
-			}
-			r.mu.Lock()
-			r.atNodes++
-			if w.leader() == n {
-				r.atLeader++
-			}
-			r.mu.Unlock()
-			return n, serves > 0, func() { n.busy.Unlock(); release() }
-		}
-		wait.For(ctx, time.Millisecond)
-	}
-}
-
-func (r *runner) runFault(ctx context.Context, k faultKind, n *chaosNode, owns bool, rnd *rand.Rand) {
+func (r *runner) runFault(ctx context.Context, f chosenFault, rnd *rand.Rand) {
+	k, n := f.kind, f.node
 	leads := n != nil && r.w.leader() == n
 	r.logFault("%s begins%s", k.name, describeTarget(n, leads))
-	err := k.do(ctx, r.w, n, rnd)
-	r.mu.Lock()
-	c := r.counts[k.name]
-	if c == nil {
-		c = &Count{Kind: k.name}
-		r.counts[k.name] = c
+	over := func(context.Context) {}
+	if k.silences {
+		over = r.w.allowRemoval(n, k.name)
 	}
+	err := k.do(ctx, r.w, n, rnd)
+	if err == nil || errors.Is(err, errNoEffect) {
+		over(ctx)
+	}
+	r.mu.Lock()
+	c := r.countsOf(k.name)
 	c.Done++
 	switch {
 	case err == nil:
@@ -210,7 +185,7 @@ func (r *runner) runFault(ctx context.Context, k faultKind, n *chaosNode, owns b
 		if leads {
 			c.OnLeader++
 		}
-		if owns {
+		if f.owns {
 			c.AtOwner++
 		}
 	case !errors.Is(err, errNoEffect) && ctx.Err() == nil:
@@ -218,6 +193,16 @@ func (r *runner) runFault(ctx context.Context, k faultKind, n *chaosNode, owns b
 	}
 	r.mu.Unlock()
 	r.logFault("%s ends%s: %v", k.name, describeTarget(n, leads), err)
+}
+
+// countsOf returns the counts of a kind of fault. The lock is held, or the run has ended.
+func (r *runner) countsOf(kind string) *Count {
+	c := r.counts[kind]
+	if c == nil {
+		c = &Count{Kind: kind}
+		r.counts[kind] = c
+	}
+	return c
 }
 
 func describeTarget(n *chaosNode, leads bool) string {
@@ -249,7 +234,7 @@ func Add(counts ...[]Count) []Count {
 	for _, c := range slices.Concat(counts...) {
 		s := sum[c.Kind]
 		sum[c.Kind] = Count{Kind: c.Kind, Done: s.Done + c.Done, Counted: s.Counted + c.Counted,
-			OnLeader: s.OnLeader + c.OnLeader, AtOwner: s.AtOwner + c.AtOwner}
+			OnLeader: s.OnLeader + c.OnLeader, AtOwner: s.AtOwner + c.AtOwner, Removed: s.Removed + c.Removed}
 	}
 	var out []Count
 	for _, k := range allFaultKinds() {

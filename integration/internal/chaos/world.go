@@ -60,6 +60,9 @@ type Config struct {
 	RevokedApart bool
 	// DetectionOff turns crash detection off on every node.
 	DetectionOff bool
+	// SilenceTimeout is the silence time-out of every node. If it is not 0, it adds the kinds of faults that silence
+	// nodes, and relays between each two nodes.
+	SilenceTimeout time.Duration
 	// Addresses returns n unused addresses.
 	Addresses func(n int) []string
 	// Etcd returns the command that runs one member of an etcd cluster, given its data directory, its client
@@ -88,6 +91,7 @@ type world struct {
 
 	avoidedMember atomic.Pointer[member] // the affected member of etcd
 	leases        *leases.Watcher
+	removals      *removals
 
 	outside *outsideCallers // the callers of objects; nil before there are nodes
 	hostile *attacker       // the attacker; nil without one
@@ -99,7 +103,7 @@ type world struct {
 func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	cfg.EtcdMembers, cfg.Nodes = cmp.Or(cfg.EtcdMembers, 3), cmp.Or(cfg.Nodes, defaultNodes)
 	cfg.Callers = max(cmp.Or(cfg.Callers, defaultCallers), 0)
-	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now()}
+	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now(), removals: newRemovals()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -115,6 +119,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	w.cancel = cancel
 	w.mirror = watchcache.New(watchcache.Config{Process: etcd.Process{Client: w.client, Keys: w.keys}})
 	w.wg.Go(func() { _ = w.mirror.Run(life) })
+	w.wg.Go(func() { w.followRemovals(life) })
 	if w.file, err = os.Create(filepath.Join(w.dir, "faults.jsonl")); err != nil {
 		return w, err
 	}
@@ -203,6 +208,11 @@ func (w *world) startNodes(ctx context.Context) error {
 			n.links = append(n.links, l)
 		}
 	}
+	if w.cfg.SilenceTimeout > 0 {
+		if err := w.openPaths(); err != nil {
+			return err
+		}
+	}
 	errs := make([]error, len(w.nodes))
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
@@ -285,8 +295,11 @@ func (w *world) awaitNodesCalm(ctx context.Context) error {
 // isComplete reports whether each node is registered, and queued with its current session, and the shards are at
 // rest.
 func (w *world) isComplete(s *state.Snapshot) bool {
-	if len(s.Members) != len(w.nodes) || len(s.Queue) != len(w.nodes) || s.Acting != nil || len(s.Accusations) != 0 {
+	if len(s.Members) != len(w.nodes) || len(s.Queue) != len(w.nodes) || s.Acting != nil {
 		return false
+	}
+	if slices.ContainsFunc(s.Accusations, func(a *state.Accusation) bool { return !a.Removed }) {
+		return false // marks of removals stand for some seconds
 	}
 	for _, n := range w.nodes {
 		m := s.Member(n.address())

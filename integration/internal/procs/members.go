@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,10 @@ type Members struct {
 	// Processes holds the members' processes.
 	Processes []*Process
 
+	kit     *Kit
+	flavour Flavour
+	configs []Member // as the members were started
+	places  []Place
 	clients []*clientv3.Client // one per member, connected to that member only
 	user    string             // of the clients
 }
@@ -42,23 +47,73 @@ type Members struct {
 // 0 means etcd's default. If the flavour is not installed, the test is skipped or fails as with StartEtcd.
 func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.Duration) *Members {
 	t.Helper()
+	return k.startMembers(t, flavour, k.Addresses(t, 2*n), make([]Place, n), election)
+}
+
+// Place is a place for a member of etcd.
+type Place struct {
+	// IP is the address at which it listens.
+	IP string
+	// Command returns the program and the arguments that run a program there; nil if it needs no others.
+	Command func(path string, args []string) (string, []string)
+}
+
+// StartMembersAt is like StartMembers, with a member at each place, and with etcd's default timing.
+func (k *Kit) StartMembersAt(t testing.TB, flavour Flavour, places ...Place) *Members {
+	t.Helper()
+	var clients, peers []string
+	for _, p := range places {
+		// The address may be one of another network, in which every port is free.
+		two := k.Addresses(t, 2)
+		for i, into := range []*[]string{&clients, &peers} {
+			_, port, err := net.SplitHostPort(two[i])
+			require.NoError(t, err)
+			*into = append(*into, net.JoinHostPort(p.IP, port))
+		}
+	}
+	return k.startMembers(t, flavour, append(clients, peers...), places, 0)
+}
+
+// startMembers starts a cluster with half of the addresses for clients, the others for its members.
+func (k *Kit) startMembers(t testing.TB, flavour Flavour, addresses []string, places []Place,
+	election time.Duration) *Members {
+	t.Helper()
 	if flavour == Etcd34 {
 		requireEtcd34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	}
-	addresses, dir := k.Addresses(t, 2*n), t.TempDir()
-	m := &Members{Endpoints: addresses[:n]}
+	n, dir := len(addresses)/2, t.TempDir()
+	m := &Members{Endpoints: addresses[:n], Processes: make([]*Process, n), kit: k, flavour: flavour,
+		places: places}
 	for i, endpoint := range m.Endpoints {
-		path, args, env, err := Member{Dir: filepath.Join(dir, fmt.Sprint(i)), Client: endpoint, Peer: addresses[n+i],
-			Peers:    addresses[n:],
-			Election: election}.commandParts(flavour)
-		require.NoError(t, err)
-		m.Processes = append(m.Processes, k.Start(t, fmt.Sprintf("member %d of %s", i, flavour), path, args, env))
+		m.configs = append(m.configs, Member{Dir: filepath.Join(dir, fmt.Sprint(i)), Client: endpoint,
+			Peer: addresses[n+i], Peers: addresses[n:], Election: election})
+		m.startMember(t, i)
 	}
 	for _, endpoint := range m.Endpoints {
 		m.clients = append(m.clients, m.dial(t, endpoint))
 	}
 	m.AwaitHealthy(t)
 	return m
+}
+
+// startMember starts member i, again with its data if it has run before.
+func (m *Members) startMember(t testing.TB, i int) {
+	t.Helper()
+	path, args, env, err := m.configs[i].commandParts(m.flavour)
+	require.NoError(t, err)
+	if command := m.places[i].Command; command != nil {
+		path, args = command(path, args)
+	}
+	m.Processes[i] = m.kit.Start(t, fmt.Sprintf("member %d of %s", i, m.flavour), path, args, env)
+}
+
+// Restart kills member i, starts it again with its data, and returns when all members agree on their leader. The
+// member must be one of those that StartMembers started.
+func (m *Members) Restart(t testing.TB, i int) {
+	t.Helper()
+	m.Processes[i].Kill(t)
+	m.startMember(t, i)
+	m.AwaitHealthy(t)
 }
 
 // dial returns a client of the member at endpoint, once that lets it log in.

@@ -18,7 +18,7 @@ import (
 )
 
 // databaseStart limits the creation of a database.
-const databaseStart = 20 * time.Second
+const databaseStart = time.Minute
 
 // postgres is one server for all tests that leave the server itself alone, because creating a server takes
 // longer than some of the tests.
