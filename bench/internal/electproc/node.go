@@ -18,7 +18,8 @@ func runNode(ctx context.Context, job Job) (err error) {
 	}
 	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: job.Etcd, EtcdPrefix: job.Prefix,
 		LeaderElectionTTL: int(job.TTL / time.Second), FixedEndpoints: true, // not past a relay
-		Sharding: cluster.Sharding{Off: true}}, n)
+		CrashDetection: cluster.CrashDetection{SilenceTimeout: job.SilenceTimeout},
+		Sharding:       cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}

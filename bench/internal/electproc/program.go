@@ -35,6 +35,8 @@ const (
 type Job struct {
 	Etcd, Prefix, ID string
 	TTL              time.Duration
+	// SilenceTimeout is that of a node, 0 for none.
+	SilenceTimeout time.Duration
 	// Queued is called before the copy waits to lead.
 	Queued func()
 	// Work works until ctx ends.
@@ -55,7 +57,20 @@ var (
 	Recipe = Program{"concurrency.Election", "recipe.go", runRecipe}
 )
 
-// Programs returns all programs.
+// Silent is the program with a node, with a silence time-out. It differs from the other one only if a leader stands
+// still, or its host is lost.
+var Silent = Program{"a node with a silence time-out", "node.go", func(ctx context.Context, job Job) error {
+	job.SilenceTimeout = SilenceTimeoutOf(job.TTL)
+	return runNode(ctx, job)
+}}
+
+// SilenceTimeout is the silence time-out that the documentation recommends.
+const SilenceTimeout = 3500 * time.Millisecond
+
+// SilenceTimeoutOf returns the silence time-out of Silent with a TTL.
+func SilenceTimeoutOf(ttl time.Duration) time.Duration { return min(SilenceTimeout, ttl*2/3) }
+
+// Programs returns all programs but Silent.
 func Programs() []Program {
 	return []Program{Alone, {"a node", "node.go", runNode}, {"cluster/elector", "elector.go", runElector}, Recipe,
 		{"client-go", "clientgo.go", runClientGo}}
@@ -96,7 +111,8 @@ func Serve(args []string) (asked bool, err error) {
 	if len(args) != 6 || args[0] != Arg {
 		return false, nil
 	}
-	i := slices.IndexFunc(Programs(), func(p Program) bool { return p.Name == args[1] })
+	programs := append(Programs(), Silent)
+	i := slices.IndexFunc(programs, func(p Program) bool { return p.Name == args[1] })
 	if i < 0 {
 		return true, fmt.Errorf("there is no program %s", args[1])
 	}
@@ -107,7 +123,7 @@ func Serve(args []string) (asked bool, err error) {
 	ctx, stop := signal.NotifyContext(reexec.UntilParentEnds(), syscall.SIGTERM)
 	defer stop()
 	silenceLibraries()
-	return true, Programs()[i].Run(ctx, Job{Etcd: args[2], Prefix: args[3], ID: args[4], TTL: ttl,
+	return true, programs[i].Run(ctx, Job{Etcd: args[2], Prefix: args[3], ID: args[4], TTL: ttl,
 		Queued: func() { reexec.Ready(Queued) },
 		Work: func(ctx context.Context) {
 			reexec.Ready(Leads)

@@ -45,21 +45,21 @@ type Fleet struct {
 	Nodes []*Node
 
 	endpoint string
-	ttl      time.Duration
-	sharding cluster.Sharding
+	cfg      cluster.Config
 	ports    *block
 	clients  []*clientv3.Client
 	free     []int // places of removed nodes
 }
 
-// New binds n nodes to free ports and connects them to etcd, without starting any. All have the same sharding
-// configuration. On an error it releases everything.
-func New(ctx context.Context, endpoint string, n int, ttl time.Duration, sharding cluster.Sharding) (*Fleet, error) {
+// New binds n nodes to free ports and connects them to etcd, without starting any. All have the configuration cfg, but
+// with a client of the fleet's and a long RequestTimeout. On an error it releases everything.
+func New(ctx context.Context, endpoint string, n int, cfg cluster.Config) (*Fleet, error) {
 	ports, err := claimBlock()
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{endpoint: endpoint, ttl: ttl, sharding: sharding, ports: ports}
+	cfg.RequestTimeout = requestTimeout
+	f := &Fleet{endpoint: endpoint, cfg: cfg, ports: ports}
 	if f.clients, err = Connect(ctx, endpoint, Connections(n)); err != nil {
 		ports.release()
 		return nil, err
@@ -72,13 +72,6 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration, shardin
 		f.Nodes = append(f.Nodes, added)
 	}
 	return f, nil
-}
-
-// config returns the configuration of every node, without its client. Apart from the shards it has the defaults
-// of a cluster, including crash detection.
-func (f *Fleet) config() cluster.Config {
-	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout,
-		Sharding: f.sharding}
 }
 
 // drawn returns a new node for the place, bound to a free port.
@@ -102,7 +95,7 @@ func (f *Fleet) bind(n *Node) error {
 	if err != nil {
 		return err
 	}
-	cfg := f.config()
+	cfg := f.cfg
 	cfg.Client = n.wire.client(f.clients[connection(n.place, len(f.clients))])
 	c, err := cluster.NewClusterWithNode(cfg, server)
 	if err != nil {

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,7 +13,7 @@ import (
 func TestAFleetLeavesNothing(t *testing.T) {
 	p, client := testEtcd(t)
 	ctx := patient(t)
-	f, err := New(ctx, p.Endpoint, 3, time.Hour, cluster.Sharding{Off: true})
+	f, err := New(ctx, p.Endpoint, 3, cluster.Config{LeaderElectionTTL: 3600, Sharding: cluster.Sharding{Off: true}})
 	require.NoError(t, err)
 	require.NoError(t, f.Start(ctx))
 	require.NoError(t, f.AwaitAgreement(ctx))

@@ -16,7 +16,8 @@ func TestOneOfAFleetIsKilled(t *testing.T) {
 	p, client := testEtcd(t)
 	ctx := patient(t)
 	const shards = 64
-	f, err := New(ctx, p.Endpoint, 3, time.Hour, cluster.Sharding{Shards: shards, Window: time.Millisecond})
+	f, err := New(ctx, p.Endpoint, 3, cluster.Config{LeaderElectionTTL: 3600,
+		Sharding: cluster.Sharding{Shards: shards, Window: time.Millisecond}})
 	require.NoError(t, err)
 	_, err = f.served()
 	require.Error(t, err, "none of them has started")

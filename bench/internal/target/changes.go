@@ -135,7 +135,7 @@ func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Shard
 		}
 		defer t.lookout.Close()
 	}
-	if t.fleet, err = fleet.New(ctx, p.Endpoint, c.nodes, scaleTTL, s); err != nil {
+	if t.fleet, err = fleet.New(ctx, p.Endpoint, c.nodes, scaleConfig(s)); err != nil {
 		return err
 	}
 	err = t.make(ctx, first, func() error { return t.fleet.Start(ctx) })

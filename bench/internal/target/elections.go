@@ -18,6 +18,11 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
+// clientGoNote says how client-go runs; its argument is the TTL.
+const clientGoNote = "client-go runs its own elector with LeaseDuration %v and its other times in the proportion of " +
+	"Kubernetes' defaults (15, 10 and 2 s). Its record is in etcd, kept as by `cluster/elector`; there is no API " +
+	"server, and so no LeaseLock."
+
 // compareElections compares the same program with several libraries for leader election.
 func compareElections(ctx context.Context, env Env, r *report.Result) error {
 	ttl := time.Duration(env.pick(10, 2)) * time.Second
@@ -70,9 +75,7 @@ func compareElections(ctx context.Context, env Env, r *report.Result) error {
 			"and closes nothing. The distance is from the end of the old one's work to the beginning of the next one's. If " +
 			"it is negative, both have worked at once. client-go ends the work of a leader only after it has tried to " +
 			"release the lease.")
-		r.Note("client-go runs its own elector with LeaseDuration %v and its other times in the proportion of Kubernetes' "+
-			"defaults (15, 10 and 2 s). Its record is in etcd, kept as by `cluster/elector`; there is no API server, and so "+
-			"no LeaseLock. The lock's own lines do not count.", ttl)
+		r.Note(clientGoNote+" The lock's own lines do not count.", ttl)
 		return nil
 	})
 }

@@ -77,7 +77,8 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 		if err := heldByPeers(ctx, n, r); err != nil {
 			return err
 		}
-		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was " +
+		r.Note("All in one process, those in etcd over one connection. Heap is what is in use after a collection, " +
+			"less what was " +
 			"before. " +
 			"The context of a lock or a term was not asked for, and the functions that led have returned. " +
 			"An election that is led follows its queue as well: it reports the other candidates. What a peer's server " +
@@ -110,8 +111,8 @@ func heldByPeers(ctx context.Context, n int, r *report.Result) error {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}
-		r.Row(fmt.Sprintf("%s: heap of each of %d", l.name, n), "", fmt.Sprintf("%.0f bytes, on one connection", max(0,
-			float64(int64(heap())-before)/float64(n))), report.Context)
+		r.Row(fmt.Sprintf("%s: heap of each of %d", l.name, n), "", fmt.Sprintf("%.0f bytes; connections: %d", max(0,
+			float64(int64(heap())-before)/float64(n)), max(1, l.connections)), report.Context)
 		end()
 	}
 	sayAbsent(servers, r)

@@ -26,6 +26,8 @@ type library struct {
 	wanter func(ctx context.Context, name string, i int) (mutual, error)
 	// many returns a process that takes many locks and holds them all until end.
 	many func(ctx context.Context) (hold func(name string) error, end func(), err error)
+	// connections is the number of connections of such a process; 0 stands for one.
+	connections int
 	// barges reports that a contender that releases a lock can acquire it again before the waiting ones notice.
 	barges bool
 	// slow reports that a handover takes so long that fewer samples must suffice.

@@ -22,8 +22,14 @@ const (
 		"server has its default settings."
 )
 
-// The goals of an uncontended lock in PostgreSQL, as multiples of an advisory lock.
-const sessionGoal, asynchronousGoal = 8.0, 6.0
+const (
+	// The goals of an uncontended lock in PostgreSQL, as multiples of an advisory lock.
+	sessionGoal, asynchronousGoal = 8.0, 6.0
+	// sessionHandover limits the median of handovers of a contended one, in milliseconds.
+	sessionHandover = 1.5
+	// sessionConnections is the number of connections of a session.
+	sessionConnections = 3
+)
 
 // sessionLocks returns Goverse's locks in PostgreSQL, on two sessions, as of two processes.
 func sessionLocks(ctx context.Context) (library, error) { return locksOnPostgres(ctx, sessionName, "") }
@@ -84,7 +90,8 @@ func locksOnPostgres(ctx context.Context, name, options string) (library, error)
 			}
 			return hold, end, nil
 		},
-		close: closeAll,
+		connections: sessionConnections,
+		close:       closeAll,
 	}, nil
 }
 

@@ -31,6 +31,11 @@ type population struct {
 	node              usage // of all nodes at rest: their memory and etcd's
 }
 
+// scaleConfig returns the configuration of the nodes: the defaults of a cluster, apart from scaleTTL and sharding.
+func scaleConfig(sharding cluster.Sharding) cluster.Config {
+	return cluster.Config{LeaderElectionTTL: int(scaleTTL / time.Second), Sharding: sharding}
+}
+
 func newPopulation(n int) *population {
 	name := fmt.Sprintf("%d nodes", n)
 	newArm := func(how string) arm {
@@ -53,7 +58,7 @@ func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err
 	if err != nil {
 		return err
 	}
-	f, err := fleet.New(ctx, p.Endpoint, s.nodes, scaleTTL, cluster.Sharding{Off: true})
+	f, err := fleet.New(ctx, p.Endpoint, s.nodes, scaleConfig(cluster.Sharding{Off: true}))
 	if err != nil {
 		return err
 	}

@@ -52,18 +52,20 @@ func processors(ctx context.Context, env Env, r *report.Result) error {
 			{"25 processors, their checkpoints in etcd", projections + automations, inEtcd},
 		} {
 			env.Log("processors: %s, %d pairs of %v each", arm.name, pairs, time.Duration(2*rounds)*turnTime)
-			if err := lockOrNot(ctx, c, r, arm.name, arm.n, arm.checkpoints, pairs, rounds); err != nil {
+			if err := lockOrNot(ctx, r, lockCosts{arm.name, arm.n, numbers{}, arm.checkpoints,
+				func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) }}, pairs,
+				rounds); err != nil {
 				return err
 			}
 		}
 		r.Note("Events come from memory, 100 to a batch, and are counted: nothing but the processor itself takes time. "+
-			"Both crews of processors, with and without "+
-			"the leader lock, stand all the time and get events in turns of %v, %d each for a pair, which of them first by "+
-			"turns as well; the ratio is the median of "+
-			"the pairs' ratios.", turnTime, 2*rounds)
+			turnsNote, turnTime, 2*rounds)
 		return nil
 	})
 }
+
+const turnsNote = "Both crews of processors, with and without the leader lock, stand all the time and get events in " +
+	"turns of %v, %d each for a pair, which of them first by turns as well; the ratio is the median of the pairs' ratios."
 
 // numbers is an infinite source of numbered events that are available at once.
 type numbers struct{}
@@ -155,30 +157,39 @@ const turnTime = 50 * time.Millisecond
 // turns is a source that gives events to one crew at a time: a read by a crew waits for the crew's lock, which
 // is free during its turn.
 type turns struct {
-	numbers
-	mine *sync.RWMutex
+	source processor.Source[int64]
+	mine   *sync.RWMutex
 }
 
 func (t turns) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
 	t.mine.RLock()   // blocks until this crew's turn
 	t.mine.RUnlock() //lint:ignore SA2001 it is only waited for
-	return t.numbers.Read(ctx, after, limit)
+	return t.source.Read(ctx, after, limit)
+}
+
+// lockCosts describes n processors of one source, of which the cost of their leader locks is measured.
+type lockCosts struct {
+	name        string
+	n           int
+	source      processor.Source[int64]
+	checkpoints processor.Checkpoint
+	lockOf      func(name string) processor.LeaderLock
 }
 
 // lockOrNot compares a crew with leader locks to one without. Both run all the time, but only one of them gets
 // events, in short turns, so disturbances of the machine and its disk affect both.
-func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name string, n int,
-	checkpoints processor.Checkpoint, pairs, rounds int) (err error) {
+func lockOrNot(ctx context.Context, r *report.Result, of lockCosts, pairs, rounds int) (err error) {
 	var crews [2]*crew
 	var turn [2]sync.RWMutex
 	for i, arm := range []struct {
 		prefix string
 		lockOf func(name string) processor.LeaderLock
 	}{
-		{"locked", func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) }},
+		{"locked", of.lockOf},
 		{"free", nil},
 	} {
-		if crews[i], err = startCrew(ctx, arm.prefix, n, turns{mine: &turn[i]}, checkpoints, arm.lockOf, nil); err != nil {
+		crews[i], err = startCrew(ctx, arm.prefix, of.n, turns{of.source, &turn[i]}, of.checkpoints, arm.lockOf, nil)
+		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, crews[i].stop()) }()
@@ -206,7 +217,7 @@ func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name s
 		with, without, ratios = append(with, a), append(without, b), append(ratios, a/b)
 	}
 	ratio := median(ratios)
-	r.Row(name+": throughput with the leader lock, to that without", fmt.Sprintf("within %.0f %%", lockCost*100),
+	r.Row(of.name+": throughput with the leader lock, to that without", fmt.Sprintf("within %.0f %%", lockCost*100),
 		fmt.Sprintf("%.3f (%d pairs from %.3f to %.3f); %.0f and %.0f events/s", ratio, pairs, slices.Min(ratios),
 			slices.Max(ratios), median(with), median(without)),
 		report.Judge(ratio >= 1-lockCost && ratio <= 1+lockCost))

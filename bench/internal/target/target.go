@@ -53,6 +53,7 @@ func All() []Benchmark {
 		{"T2", "graceful handover", handover},
 		{"T3", "SIGKILL of the leader's process", crash},
 		{"elections", "one program with several libraries for leader election", compareElections},
+		{"stopped", "the leader's process stands still, with several libraries for leader election", compareStopped},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T5", "many nodes", scale},
 		{"T6", "an uncontended lock", uncontended},
@@ -60,6 +61,7 @@ func All() []Benchmark {
 		{"T8", "one lock that many want", contended},
 		{"T9", "ten thousand elections and locks held", held},
 		{"processors", "many processors in one process, and what a leader lock costs", processors},
+		{"processors-postgres", "processors on PostgreSQL alone, and what a leader lock costs", processorsOnPostgres},
 		{"T10", "dealing the shards out", dealing},
 		{"T11p", "shards move: two nodes, three, two", moving},
 		{"T12", "SIGKILL of an owner of shards", orphan},
@@ -67,6 +69,7 @@ func All() []Benchmark {
 		{"T13b", "a call to an object on another node", remoteCalls},
 		{"T14", "start", start},
 		{"T15", "idle cost", idle},
+		{"silence", "what a silence time-out costs", silenceCost},
 	}
 }
 

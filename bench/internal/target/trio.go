@@ -2,18 +2,12 @@ package target
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goverse/goverse/cluster/httpapi"
-	"github.com/goverse/goverse/internal/port"
 )
 
 const (
@@ -22,88 +16,17 @@ const (
 	settling = 30 * time.Second // limit for the trio to be complete again
 )
 
-// member is one `goversed node`, including its restarts at the same address.
-type member struct {
-	address, http string
-	daemon        *daemon // nil while it does not run
-	client        *http.Client
-}
-
 // trio is a cluster of three members with default settings.
-type trio struct {
-	g       *goversed
-	etcd    string
-	members []*member
-	logs    []string // of ended processes
-}
+type trio struct{ daemons }
 
 // startTrio starts a trio. It returns the trio also with an error; the caller must stop it.
 func startTrio(ctx context.Context, g *goversed, etcd string) (*trio, error) {
-	t := &trio{g: g, etcd: etcd}
-	addresses, err := port.Servers.Loopback(2 * trioSize)
-	if err != nil {
+	t := &trio{daemons{g: g, etcd: etcd}}
+	if err := t.add(trioSize); err != nil {
 		return t, err
 	}
-	for i := range trioSize {
-		m := &member{address: addresses[i], http: addresses[trioSize+i], client: &http.Client{Transport: &http.Transport{}}}
-		t.members = append(t.members, m)
-		if err := t.start(m); err != nil {
-			return t, err
-		}
-	}
-	_, err = t.settled(ctx)
+	_, err := t.settled(ctx)
 	return t, err
-}
-
-func (t *trio) start(m *member) (err error) {
-	m.daemon, err = t.g.run(func(string) {}, "node", "--listen", m.address, "--http", m.http, "--etcd", t.etcd)
-	return err
-}
-
-// bury waits for a process that was killed.
-func (t *trio) bury(ctx context.Context, m *member) {
-	_ = m.daemon.wait(ctx) // reports only that it was killed
-	m.client.CloseIdleConnections()
-	t.logs = append(t.logs, m.daemon.errors.String())
-	m.daemon = nil
-}
-
-// stop stops all running members.
-func (t *trio) stop(ctx context.Context) error {
-	var errs []error
-	for _, m := range t.members {
-		if m.daemon != nil {
-			errs = append(errs, m.daemon.stop(ctx))
-			t.logs = append(t.logs, m.daemon.errors.String())
-			m.daemon = nil
-		}
-		m.client.CloseIdleConnections()
-	}
-	return errors.Join(errs...)
-}
-
-func (m *member) status(ctx context.Context) (st httpapi.Status, err error) {
-	err = m.ask(ctx, "/cluster/status", &st)
-	return st, err
-}
-
-// ask decodes the content of a page into answer.
-func (m *member) ask(ctx context.Context, page string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+page, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := m.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", req.URL, resp.Status)
-	}
-	err = json.NewDecoder(resp.Body).Decode(answer)
-	_, _ = io.Copy(io.Discard, resp.Body) // to reuse the connection
-	return err
 }
 
 // settled waits until all three are queued, agree on the queue, and watch each other. It returns them in the
@@ -212,26 +135,4 @@ func (m *member) awaitLead(ctx context.Context, since time.Time) (accession, err
 			return accession{}, ctx.Err()
 		}
 	}
-}
-
-// logLine matches a warning or an error in goversed's log, in which a line looks like "2026-11-21T17:29:05.431Z
-// [INFO]  goversed: serving http: address=127.0.0.1:48001".
-var logLine = regexp.MustCompile(`^\S+ \[(WARN|ERROR)\]\s+(\S+: .*)$`)
-
-// warnings counts the lines of level WARN and ERROR in the logs of ended processes, without their times and
-// values.
-func (t *trio) warnings() map[string]int {
-	out := map[string]int{}
-	for _, log := range t.logs {
-		for line := range strings.Lines(log) {
-			if m := logLine.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-				text, _, _ := strings.Cut(m[2], "=")
-				if i := strings.LastIndex(text, ": "); i > 0 {
-					text = text[:i]
-				}
-				out[m[1]+" "+text]++
-			}
-		}
-	}
-	return out
 }
