@@ -9,12 +9,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
-	"sync"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"unicode/utf8"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/leaderonly"
@@ -27,24 +23,31 @@ const IDHeader = "Idempotency-Key"
 // maxValue limits the size of a document, in bytes.
 const maxValue = 64 << 10
 
-// etcdTimeout limits a read or write of etcd.
-const etcdTimeout = 5 * time.Second
+// storeTimeout limits a read or write of the store.
+const storeTimeout = 5 * time.Second
 
-// configs serves named documents, which it keeps in etcd.
+// store keeps the documents, and the answers to writes. etcd.go and postgres.go have one each. All methods are safe
+// for concurrent use, and block until the store has answered or ctx ends.
+type store interface {
+	// get returns a document, or nil if there is none.
+	get(ctx context.Context, name string) ([]byte, error)
+	// commit writes the document and the answer in one transaction of the term that ctx belongs to, see
+	// leaderonly.TermFrom. If there is an answer under that id already, commit returns it as before and writes
+	// nothing. conflict reports that it wrote nothing because the document to be created exists. The error matches
+	// leaderelection.ErrTermOver if nothing was written because the term is over. Any other error leaves open
+	// whether it was written.
+	commit(ctx context.Context, a answer, value []byte) (before *answer, conflict bool, err error)
+}
+
+// configs serves named documents, which it keeps in a store.
 //
 //	GET    /configs/{name}   the document
 //	PUT    /configs/{name}   the body, a JSON document, replaces it
 //	POST   /configs/{name}   the same if there is none yet; otherwise 409
 //	DELETE /configs/{name}
 type configs struct {
-	etcd     *clientv3.Client
-	prefix   string
-	node     string
-	remember time.Duration
-
-	mu    sync.Mutex
-	lease clientv3.LeaseID // attached to the stored ids
-	since time.Time        // when it was granted
+	store store
+	node  string // this copy, as answers name it
 }
 
 // answer is the response to a write. It is stored under the write's id, so that a repeated write gets it again.
@@ -66,22 +69,17 @@ func (c *configs) routes() http.Handler {
 	return mux
 }
 
-func (c *configs) documentKey(name string) string {
-	return c.prefix + "configs/" + url.PathEscape(name)
-}
-func (c *configs) writeKey(id string) string { return c.prefix + "writes/" + url.PathEscape(id) }
-
 func (c *configs) get(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	got, err := c.etcd.Get(ctx, c.documentKey(r.PathValue("name")))
+	document, err := c.store.get(ctx, r.PathValue("name"))
 	switch {
 	case err != nil:
 		replyError(w, http.StatusServiceUnavailable, err.Error())
-	case len(got.Kvs) == 0:
+	case document == nil:
 		replyError(w, http.StatusNotFound, "there is no such config")
 	default:
-		replyJSON(w, http.StatusOK, json.RawMessage(got.Kvs[0].Value))
+		replyJSON(w, http.StatusOK, json.RawMessage(document))
 	}
 }
 
@@ -97,7 +95,7 @@ func (c *configs) write(done string) http.HandlerFunc {
 		case err != nil:
 			replyError(w, http.StatusBadRequest, "the body did not come whole: "+err.Error())
 			return
-		case done != "deleted" && !json.Valid(value):
+		case done != "deleted" && !(json.Valid(value) && utf8.Valid(value)):
 			replyError(w, http.StatusBadRequest, "the body is no JSON document")
 			return
 		}
@@ -107,9 +105,9 @@ func (c *configs) write(done string) http.HandlerFunc {
 		if a.ID == "" {
 			a.ID = rand.Text() // without an id, a repeated request is not recognised
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 		defer cancel()
-		before, conflict, err := c.commit(ctx, a, value)
+		before, conflict, err := c.store.commit(ctx, a, value)
 		switch {
 		case errors.Is(err, leaderelection.ErrTermOver):
 			// Nothing was written, so the load balancer may send it to the next leader.
@@ -128,79 +126,6 @@ func (c *configs) write(done string) http.HandlerFunc {
 		default:
 			replyJSON(w, http.StatusOK, a)
 		}
-	}
-}
-
-// commit writes the document and the answer in one transaction of the term. If there is an answer under that id
-// already, commit returns it as before and writes nothing.
-func (c *configs) commit(ctx context.Context, a answer, value []byte) (before *answer, conflict bool, err error) {
-	lease, err := c.leaseOfIDs(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	before, conflict, err = c.commitWith(ctx, lease, a, value)
-	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return before, conflict, err
-	}
-	// The lease was revoked out of band. Nothing was written.
-	c.forget(lease)
-	if lease, err = c.leaseOfIDs(ctx); err != nil {
-		return nil, false, err
-	}
-	return c.commitWith(ctx, lease, a, value)
-}
-
-func (c *configs) commitWith(ctx context.Context, lease clientv3.LeaseID, a answer, value []byte) (
-	before *answer, conflict bool, err error) {
-	term, _ := leaderonly.TermFrom(ctx)
-	record, err := json.Marshal(a)
-	if err != nil {
-		return nil, false, err
-	}
-	change := clientv3.OpPut(c.documentKey(a.Name), string(value))
-	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.writeKey(a.ID)), "=", 0)}
-	switch a.Done {
-	case "created":
-		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(c.documentKey(a.Name)), "=", 0))
-	case "deleted":
-		change = clientv3.OpDelete(c.documentKey(a.Name))
-	}
-	resp, err := term.Txn(ctx).If(ifs...).
-		Then(change, clientv3.OpPut(c.writeKey(a.ID), string(record), clientv3.WithLease(lease))).
-		Else(clientv3.OpGet(c.writeKey(a.ID))).Commit()
-	if err != nil || resp.Succeeded {
-		return nil, false, err
-	}
-	kvs := resp.Responses[0].GetResponseRange().GetKvs()
-	if len(kvs) == 0 {
-		return nil, true, nil
-	}
-	before = new(answer)
-	return before, false, json.Unmarshal(kvs[0].Value, before)
-}
-
-// leaseOfIDs returns a lease that lasts for at least -remember. One lease serves many ids.
-func (c *configs) leaseOfIDs(ctx context.Context) (clientv3.LeaseID, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lease != 0 && time.Since(c.since) < c.remember {
-		return c.lease, nil
-	}
-	since := time.Now()
-	granted, err := c.etcd.Grant(ctx, int64((2*c.remember+time.Second-1)/time.Second))
-	if err != nil {
-		return 0, err
-	}
-	c.lease, c.since = granted.ID, since
-	return c.lease, nil
-}
-
-// forget makes leaseOfIDs grant a new lease, unless it has already replaced the given one.
-func (c *configs) forget(lease clientv3.LeaseID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lease == lease {
-		c.lease = 0
 	}
 }
 

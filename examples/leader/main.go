@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -22,18 +23,19 @@ import (
 func main() {
 	etcd := flag.String("etcd", "localhost:2379", "`address` of etcd")
 	id := flag.String("id", "", "`name` of this copy; by default that of the host and a random part")
+	ttl := flag.Duration("ttl", 10*time.Second, "`time` after which another copy replaces one that is killed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *etcd, *id); err != nil {
+	if err := run(ctx, *etcd, *id, *ttl); err != nil {
 		slog.Error("ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, etcd, id string) (err error) {
+func run(ctx context.Context, etcd, id string, ttl time.Duration) (err error) {
 	election, runner, err := leaderelection.New(leaderelection.Config{EtcdAddress: etcd, EtcdPrefix: "/example", ID: id,
-		Logger: slogger.New(slog.Default())})
+		TTL: ttl, Logger: slogger.New(slog.Default())})
 	if err != nil {
 		return err
 	}

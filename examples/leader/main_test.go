@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { trial.Main(m, main) }
 // The first copy leads. When it is killed or stopped, the next one leads.
 func TestLeader(t *testing.T) {
 	t.Parallel()
+	const ttl = "3s" // the next one leads so long after a kill
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
 	leads := func(id string) {
@@ -29,9 +30,9 @@ func TestLeader(t *testing.T) {
 			return len(got.Kvs) == 1 && string(got.Kvs[0].Value) == id
 		}, 20*time.Second, 10*time.Millisecond)
 	}
-	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "first")
+	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-ttl", ttl, "-id", "first")
 	leads("first")
-	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "second")
+	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-ttl", ttl, "-id", "second")
 	require.Eventually(t, func() bool { // until it is queued
 		got, err := etcd.Client().Get(ctx, "/example/nodes/", clientv3.WithPrefix())
 		require.NoError(t, err)
@@ -40,7 +41,7 @@ func TestLeader(t *testing.T) {
 	_, err := first.Kill()
 	require.NoError(t, err)
 	leads("second")
-	trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "third")
+	trial.Program(t, "-etcd", etcd.Endpoint(), "-ttl", ttl, "-id", "third")
 	trial.StopWithin(t, 10*time.Second, second)
 	leads("third")
 }

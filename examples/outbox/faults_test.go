@@ -77,7 +77,7 @@ func (s *testBed) faultsOf(t *testing.T, coordination ...string) {
 			return 0
 		}
 	}
-	end := trial.Meanwhile(t, 3, 10*time.Millisecond, func(ctx context.Context) error { return write(ctx, db) })
+	end := trial.Meanwhile(t, 3, 25*time.Millisecond, func(ctx context.Context) error { return write(ctx, db) })
 	for range 3 {
 		start()
 	}

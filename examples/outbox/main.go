@@ -111,6 +111,17 @@ func parse(args []string) (config, error) {
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
+	if cfg.alone {
+		var unused []string
+		flags.Visit(func(f *flag.Flag) {
+			if f.Name == "etcd" || f.Name == "prefix" || f.Name == "listen" {
+				unused = append(unused, "-"+f.Name)
+			}
+		})
+		if len(unused) > 0 {
+			return cfg, fmt.Errorf("-alone does without etcd, so leave out %s", strings.Join(unused, ", "))
+		}
+	}
 	sink, err := url.Parse(cfg.sink)
 	switch {
 	case flags.NArg() > 0:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/pace"
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
@@ -38,6 +39,9 @@ func TestCommandLine(t *testing.T) {
 		"order -postgres x -n 3":             "",
 		"create -postgres x":                 "",
 		"publish -postgres x -alone":         "",
+
+		"publish -postgres x -alone -prefix /y":          "-alone does without etcd, so leave out -prefix",
+		"publish -postgres x -alone -listen y:1 -etcd z": "so leave out -etcd, -listen",
 	} {
 		_, err := parse(strings.Fields(line))
 		if want == "" {
@@ -48,25 +52,39 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// testBed is a database server. Each part of the test has a schema of its own.
+// testBed is a database server. Each use of it has a schema of its own.
 type testBed struct {
 	server *pgserver.Server
 	admin  *pgx.Conn
 	last   atomic.Int64
 }
 
-// One server serves all parts.
-func TestOutbox(t *testing.T) {
+func newTestBed(t *testing.T) *testBed {
+	t.Helper()
 	server := pgserver.StartForTest(t)
 	admin, err := pgx.Connect(context.Background(), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })
-	s := &testBed{server: server, admin: admin}
-	t.Run("cleaning", s.cleaning)
-	t.Run("sink", s.sink)
-	t.Run("a database that falls silent", s.silent)
-	t.Run("publishers are killed and frozen", s.faults)
-	t.Run("the same without etcd", s.faultsAlone)
+	return &testBed{server: server, admin: admin}
+}
+
+// Each part has a server of its own: a row is published when all older transactions of the server have ended.
+func TestOutbox(t *testing.T) {
+	for _, part := range []struct {
+		name string
+		f    func(s *testBed, t *testing.T)
+	}{
+		{"cleaning", (*testBed).cleaning},
+		{"sink", (*testBed).sink},
+		{"a database that falls silent", (*testBed).silent},
+		{"publishers are killed and frozen", (*testBed).faults},
+		{"the same without etcd", (*testBed).faultsAlone},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			pace.Parallel(t)
+			part.f(newTestBed(t), t)
+		})
+	}
 }
 
 // database creates a schema with the example's tables.

@@ -91,7 +91,11 @@ func run(ctx context.Context, cfg config, log hclog.Logger) (err error) {
 	defer cancel()
 	var running sync.WaitGroup
 	server := &http.Server{Handler: routes(db, service, url), ReadHeaderTimeout: stopTimeout}
-	running.Go(func() { _ = server.Serve(listener) }) // until Shutdown
+	var served error
+	running.Go(func() {
+		defer cancel() // a copy that cannot serve ends
+		served = serve(server, listener)
+	})
 	running.Go(func() { reportPeriodically(ctx, service, cfg.every, log) })
 	log.Info("ready", "url", url, "pid", os.Getpid())
 	err = publishOutbox(ctx, db, session, log)
@@ -100,5 +104,13 @@ func run(ctx context.Context, cfg config, log hclog.Logger) (err error) {
 	err = errors.Join(err, server.Shutdown(stopping))
 	cancel()
 	running.Wait()
-	return err
+	return errors.Join(err, served)
+}
+
+// serve serves HTTP until Shutdown, which is no error.
+func serve(server *http.Server, listener net.Listener) error {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -113,6 +114,21 @@ func TestCopies(t *testing.T) {
 	require.Equal(t, orders, rows)
 	require.Zero(t, sessions)
 	require.NoError(t, conn.Close(ctx))
+}
+
+// A failure to serve is reported; the end by Shutdown is none.
+func TestServe(t *testing.T) {
+	listen := func() net.Listener {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		return listener
+	}
+	broken := listen()
+	require.NoError(t, broken.Close())
+	require.ErrorIs(t, serve(&http.Server{}, broken), net.ErrClosed)
+	stopped := &http.Server{}
+	require.NoError(t, stopped.Shutdown(t.Context()))
+	require.NoError(t, serve(stopped, listen()))
 }
 
 func TestBadCommandLine(t *testing.T) {
