@@ -106,8 +106,8 @@ func TestShownTypesHaveJSONNames(t *testing.T) {
 // What only Goverse's own packages use is declared where only they can import it.
 func TestOwnPartsAreNotPublic(t *testing.T) {
 	for place, names := range map[string][]string{
-		"node": {"Identify", "OpenWatch", "SetReady", "MarkStopping", "WatcherLost", "SetRoster", "WatchKey", "type Watch",
-			"type Identity"},
+		"node": {"Identify", "OpenWatch", "SetReady", "MarkStopping", "WatcherLost", "SetRoster", "SetArmer", "WatchKey",
+			"type Watch", "type Identity"},
 		"cluster":         {"RegisterObjects"},
 		"cluster/objects": {"Make", "Error", "Names", "type Activation", "type Service", "type Options"},
 		"cluster/stats":   {"Observe", "NewDurations", "Clone"},

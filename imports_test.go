@@ -33,7 +33,7 @@ var floors = [][]string{
 		"cluster/once/postgres", "cluster/pgsession", "cluster/processor", "internal/eventlog", "internal/leasequeue",
 		"internal/member", "internal/objects"},
 	{"cluster"},
-	{"cluster/httpapi", "cluster/leaderonly", "cluster/objects/tracing", "embedetcd"},
+	{"cluster/httpapi", "cluster/leaderonly", "cluster/objects/tracing", "cluster/pgnode", "embedetcd"},
 	{"cmd/goversed"},
 	{"", "clustertest", "examples", "integration", "internal/test"},
 }

@@ -48,6 +48,7 @@ import (
 	lockpg "github.com/goverse/goverse/cluster/lock/postgres"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/pgnode"
 	"github.com/goverse/goverse/cluster/pgsession"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
@@ -83,6 +84,7 @@ var (
 	_ = httpapi.New
 	_ = leaderonly.Handler
 	_ = lockpg.New
+	_ = pgnode.Join
 	_ = pgsession.Open
 	_ = objects.NotStarted
 	_ counterpb.CounterServer

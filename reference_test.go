@@ -204,9 +204,9 @@ func TestPublicPackagesAreDocumented(t *testing.T) {
 // package whose examples use them.
 var withoutExample = []string{
 	"cluster/automation/postgres", "cluster/elector/postgres", "cluster/leaderelection/postgres",
-	"cluster/lock/postgres", "cluster/objects/state/postgres", "cluster/once/postgres", "cluster/pgsession",
-	"cluster/processor/postgres", // PostgreSQL
-	"cluster/elector/redis",      // Redis
+	"cluster/lock/postgres", "cluster/objects/state/postgres", "cluster/once/postgres", "cluster/pgnode",
+	"cluster/pgsession", "cluster/processor/postgres", // PostgreSQL
+	"cluster/elector/redis", // Redis
 	"cluster/elector/electortest", "cluster/lock/locktest", "cluster/objects/state/statetest", "cluster/once/oncetest",
 	"cluster/processor/checkpointtest", // suites: their examples are the tests of the stores
 

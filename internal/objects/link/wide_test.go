@@ -81,7 +81,8 @@ func TestFewStreamsHaveALargeWindowWhenManyOpenTogether(t *testing.T) {
 	dropped.Go(func() { p.Drop(s.address) })
 	for i, stream := range slices.Backward(streams) {
 		_, err := stream.Recv()
-		require.Equal(t, codes.Canceled, status.Code(err), err)
+		// Unavailable is the end of a stream whose headers were not sent yet.
+		require.Contains(t, []codes.Code{codes.Canceled, codes.Unavailable}, status.Code(err), err)
 		require.Equal(t, connectivity.Shutdown, conns[i].GetState(), "shows why the stream has ended")
 	}
 	require.Eventually(t, func() bool { return peer.wideOpen.Load() == 0 && peer.streams.Load() == 0 }, patience,
