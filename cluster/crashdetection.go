@@ -17,7 +17,8 @@ type CrashDetection struct {
 	// when it stops. Use the same value on all nodes. With detection off everywhere, a member is lost only when
 	// its lease expires.
 	Off bool
-	// Watchers is the number of members that each member watches, and that watch it. Default 2.
+	// Watchers is the number of members that watch each member, which watches about as many. One of them is the member
+	// before it in the order of addresses; the others are scattered, because neighbours may be lost together. Default 2.
 	Watchers int
 	// GracePeriod is the minimum time that an accused member has to refute. The actual time is five times the
 	// duration of the accuser's requests to etcd, or of the accused member's own as given in its record, if that

@@ -80,7 +80,7 @@ func (s *Snapshot) applyPut(p ParsedKey, kv KV) error {
 		record, err := DecodeRecord(kv.Value)
 		i, _ := s.memberIndex(p.Address)
 		s.Members = insertAt(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
-			ModRevision: kv.ModRevision, KeyLease: kv.Lease, Record: record})
+			ModRevision: kv.ModRevision, KeyLease: kv.Lease, Scatter: ScatterOf(p.Address), Record: record})
 		return err
 	case KindActing:
 		s.Acting = &Acting{Address: string(kv.Value), Lease: kv.Lease, CreateRevision: kv.CreateRevision}

@@ -2,6 +2,8 @@ package state
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"sync/atomic"
 )
@@ -22,7 +24,16 @@ type Member struct {
 	Incarnation int64 // CreateRevision of the node key
 	ModRevision int64
 	KeyLease    int64 // lease that the node key is attached to
+	// Scatter is the hash of the address. In the order of these hashes, members at successive addresses, which may share
+	// a rack, are mostly far apart.
+	Scatter uint64
 	Record
+}
+
+// ScatterOf returns the hash of an address. All releases must compute the same.
+func ScatterOf(address string) uint64 {
+	sum := sha256.Sum256([]byte(address))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // Acting is the acting leader in fallback.

@@ -13,6 +13,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/schedule"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -29,12 +31,17 @@ const (
 
 // watchersOf returns the nodes that watch this one while all nodes are members.
 func (w *world) watchersOf(n *chaosNode) (out []*chaosNode) {
-	ring := slices.SortedFunc(slices.Values(w.nodes), func(a, b *chaosNode) int {
-		return strings.Compare(a.address(), b.address())
-	})
-	at := slices.Index(ring, n)
-	for i := range watchers {
-		out = append(out, ring[(at+len(ring)-1-i)%len(ring)])
+	all := &state.Snapshot{}
+	for _, o := range w.nodes {
+		all.Members = append(all.Members, &state.Member{Address: o.address(), Scatter: state.ScatterOf(o.address())})
+	}
+	slices.SortFunc(all.Members, func(a, b *state.Member) int { return strings.Compare(a.Address, b.Address) })
+	for _, o := range w.nodes {
+		targets := suspicion.WatchTargets(all, suspicion.Self{Address: o.address()}, watchers,
+			func(*state.Member) bool { return true })
+		if slices.ContainsFunc(targets, func(m *state.Member) bool { return m.Address == n.address() }) {
+			out = append(out, o)
+		}
 	}
 	return out
 }

@@ -1,7 +1,9 @@
 package suspicion
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/goverse/goverse/internal/state"
 )
@@ -9,25 +11,96 @@ import (
 // maxTargetFactor times k limits the watched members, however few of them count.
 const maxTargetFactor = 8
 
-// WatchTargets returns the members that this instance watches: those that follow it in the order of addresses, until
-// k of them count (see Case.CountsAsWatched). If many members died at once, the members behind them are thus watched
-// without waiting for the removals. While the instance is not registered, WatchTargets returns none: a predecessor
-// may be registered, and only a registered member may accuse.
+// WatchTargets returns the members that this instance watches. Each member has k watchers: the member before it in the
+// order of addresses, and the others before it in the order of [state.Member.Scatter], because neighbours by address
+// may be lost together. Members that do not count (see Case.CountsAsWatched) are passed over, and watched too. If many
+// members died at once, the members behind them are thus watched without waiting for the removals. While the instance
+// is not registered, WatchTargets returns none: a predecessor may be registered, and only a registered member may
+// accuse.
 func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
 	members := s.MembersWithServer()
 	own := slices.Index(members, me.registeredMember(s))
-	if own < 0 {
+	if own < 0 || k <= 0 {
 		return nil
 	}
-	var out []*state.Member
-	for i, most := 1, maxTargetFactor*k; i < len(members) && k > 0 && len(out) < most; i++ {
-		m := members[(own+i)%len(members)]
+	r := ring{members, members[own], counts}
+	out := r.byAddress(own, maxTargetFactor*k)
+	return append(out, r.byScatter(k, maxTargetFactor*k-len(out))...)
+}
+
+// ring is the view of one member on the others.
+type ring struct {
+	members []*state.Member // by address
+	me      *state.Member
+	counts  func(*state.Member) bool
+}
+
+// byAddress returns the members that have me before them in the order of addresses, at most that many.
+func (r ring) byAddress(own, most int) (out []*state.Member) {
+	for i := 1; i < len(r.members) && len(out) < most; i++ {
+		m := r.members[(own+i)%len(r.members)]
 		out = append(out, m)
-		if counts(m) {
-			k--
+		if r.counts(m) {
+			break
 		}
 	}
 	return out
+}
+
+// byScatter returns the members that have me among the k-1 before them in the order of hashes, not counting the one
+// before them in the order of addresses.
+func (r ring) byScatter(k, most int) (out []*state.Member) {
+	var passed []*state.Member // those that count
+	for last := r.me; len(passed) < k && len(out) < most; {
+		m := r.afterScatter(last)
+		if m == r.me {
+			break
+		}
+		last = m
+		first, between := r.beforeAddress(m), len(passed)
+		if slices.Contains(passed, first) {
+			between--
+		}
+		if first != r.me && between < k-1 {
+			out = append(out, m)
+		}
+		if r.counts(m) {
+			passed = append(passed, m)
+		}
+	}
+	return out
+}
+
+// afterScatter returns the member that follows m in the order of hashes: m if there is no other.
+func (r ring) afterScatter(m *state.Member) *state.Member {
+	var first, next *state.Member
+	for _, o := range r.members {
+		if first == nil || compareScatter(o, first) < 0 {
+			first = o
+		}
+		if compareScatter(o, m) > 0 && (next == nil || compareScatter(o, next) < 0) {
+			next = o
+		}
+	}
+	return cmp.Or(next, first)
+}
+
+func compareScatter(a, b *state.Member) int {
+	return cmp.Or(cmp.Compare(a.Scatter, b.Scatter), strings.Compare(a.Address, b.Address))
+}
+
+// beforeAddress returns the member that counts, or me, before m in the order of addresses.
+func (r ring) beforeAddress(m *state.Member) *state.Member {
+	n := len(r.members)
+	at, _ := slices.BinarySearchFunc(r.members, m.Address, func(o *state.Member, address string) int {
+		return strings.Compare(o.Address, address)
+	})
+	for i := 1; i < n; i++ {
+		if o := r.members[(at-i+n)%n]; o == r.me || r.counts(o) {
+			return o
+		}
+	}
+	return r.me
 }
 
 // WatcherKey reports whether the process with the given instance id is a member that may watch the one at
