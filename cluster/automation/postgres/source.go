@@ -43,9 +43,12 @@ func NewSource[I any](cfg Config[I]) (*Source[I], error) {
 	return s, nil
 }
 
-// CreateTables creates the table of failures unless it exists. Any number of processes may call it at once and
-// repeatedly. It blocks until PostgreSQL has answered or ctx ends.
+// CreateTables creates the table of failures unless it exists; then it needs no right to create tables. Any number of
+// processes may call it at once and repeatedly. It blocks until PostgreSQL has answered or ctx ends.
 func (s *Source[I]) CreateTables(ctx context.Context) error {
+	if there, err := pg.HasTables(ctx, s.db, s.sql.latest); there && err == nil {
+		return nil
+	}
 	if _, err := s.db.Exec(ctx, s.sql.create); err != nil {
 		return fmt.Errorf("create the table of an automation's failures: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 // statements holds all statements that the source uses. $1 is the automation's name, and $2 the item's key.
 type statements struct {
 	create, claim, failure, value, done, stillDue, fail, forget, forgetOld, count, parked string
+
+	latest map[string]string // the column of each table that was added last
 }
 
 // countLimit limits the items that are counted as due, because each is looked at.
@@ -24,6 +26,7 @@ func statementsFor(table, key, where, orderBy, selected, done, failures string) 
 and f.key = t.`+quoteName(key)+`::text and (f.parked is not null or f.due > clock_timestamp()))`)
 	of := names.Replace
 	return statements{
+		latest: map[string]string{of("{failures}"): "parked"},
 		// Concurrent creations of a table fail, so they take turns.
 		create: of(`select pg_advisory_xact_lock(hashtext('{failures}'));
 create table if not exists {failures} (

@@ -37,12 +37,16 @@ func quoteTable(table pgx.Identifier) (string, error) {
 	return table.Sanitize(), nil
 }
 
-// CreateTable creates the table of leases unless it exists; nil means goverse_leases. Any number of processes
-// may call it at the same time. It does not check the columns of an existing table.
+// CreateTable creates the table of leases unless it exists; then it needs no right to create tables. nil means
+// goverse_leases. Any number of processes may call it at the same time. It does not check all columns of an existing
+// table.
 func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	name, err := quoteTable(table)
 	if err != nil {
 		return err
+	}
+	if there, err := pg.HasTables(ctx, db, map[string]string{name: "leader_transitions"}); there && err == nil {
+		return nil
 	}
 	create := `CREATE TABLE IF NOT EXISTS ` + name + ` (
 	name               text        PRIMARY KEY,

@@ -22,3 +22,17 @@ func CreateTables(ctx context.Context, db Querier, lock int64, sql string) error
 		lock)+sql, pgx.QueryExecModeSimpleProtocol) // one query string is one transaction
 	return err
 }
+
+// HasTables reports whether each table is there, with the column that the latest release to change it has added. Names
+// of tables are quoted. A caller that asks first needs no right to create tables that are there. A missing table is no
+// error, which would abort a transaction. HasTables blocks until PostgreSQL has answered or ctx ends.
+func HasTables(ctx context.Context, db Querier, latest map[string]string) (bool, error) {
+	for table, column := range latest {
+		var has bool
+		if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND "+
+			"attname = $2 AND NOT attisdropped)", table, column).Scan(&has); err != nil || !has {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -104,10 +104,13 @@ func New(cfg Config) (*Checkpoint, error) {
 	return c, nil
 }
 
-// CreateTables creates the tables unless they exist, and adds what tables of earlier releases lack. Any number of
-// processes may call it at once and repeatedly. It blocks until PostgreSQL has answered or ctx ends, and has no
-// time-out of its own.
+// CreateTables creates the tables unless they exist, and adds what tables of earlier releases lack. If nothing is to be
+// done, it needs no right to create tables. Any number of processes may call it at once and repeatedly. It blocks until
+// PostgreSQL has answered or ctx ends, and has no time-out of its own.
 func (c *Checkpoint) CreateTables(ctx context.Context) error {
+	if there, err := pg.HasTables(ctx, c.db, c.sql.latest); there && err == nil {
+		return nil
+	}
 	if _, err := c.db.Exec(ctx, c.sql.create); err != nil {
 		return fmt.Errorf("create the tables of checkpoints: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 type statements struct {
 	create, claim, token, advance, park, handled, failed, parked, parkedEvent, requestRetry, forget, rewind, unfence,
 	report, requestPause, look, list string
+	latest map[string]string // the column of each table that was added last
 }
 
 // markColumns are the columns of a mark, but for the requests.
@@ -20,6 +21,7 @@ func statementsFor(table string) statements {
 		"{status}", quoteName(table+"_status"), "{table}", quoteName(table), "{mark}", markColumns, "{requests}", requests)
 	of := func(sql string) string { return names.Replace(names.Replace(sql)) }
 	return statements{
+		latest: map[string]string{of("{table}"): "replay", of("{parked}"): "retry", of("{status}"): "report"},
 		// Concurrent creations of a table fail, so they take turns. Statements that are sent together form one
 		// transaction, or belong to the one that has begun. Tables of earlier releases get the columns that they lack;
 		// without a lock if they lack none.

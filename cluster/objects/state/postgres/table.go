@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
@@ -25,15 +26,19 @@ func checkTable(table string) error {
 	return nil
 }
 
-// CreateTables creates the tables unless they exist; "" means the default name. Any number of processes may
-// call it at once and repeatedly. It does not check the columns of existing tables. It blocks until PostgreSQL
-// has answered or ctx ends.
+// CreateTables creates the tables unless they exist; then it needs no right to create tables. "" means the default
+// name. Any number of processes may call it at once and repeatedly. It does not check all columns of existing tables.
+// It blocks until PostgreSQL has answered or ctx ends.
 func CreateTables(ctx context.Context, db DB, table string) error {
 	table = cmp.Or(table, defaultTable)
 	if err := checkTable(table); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, statementsFor(table).create); err != nil {
+	sql := statementsFor(table)
+	if there, err := pg.HasTables(ctx, db, sql.latest); there && err == nil {
+		return nil
+	}
+	if _, err := db.Exec(ctx, sql.create); err != nil {
 		return fmt.Errorf("create the tables of objects: %w", err)
 	}
 	return nil
@@ -49,6 +54,7 @@ const (
 // statements holds all statements that the store uses.
 type statements struct {
 	create, load, read, save, saveReply, saveExpire, reply string
+	latest                                                 map[string]string // the last column of each table
 }
 
 func statementsFor(table string) statements {
@@ -86,6 +92,7 @@ returning version`
 	delete from {table} t using old_claims o where t.service = o.service and t.key = o.key
 )`
 	return statements{
+		latest: map[string]string{of("{table}"): "empty_since", of("{replies}"): "created_at"},
 		// Concurrent creations of a table fail, so they take turns. Statements that are sent together form one
 		// transaction.
 		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
