@@ -20,8 +20,8 @@
 //
 // A node is lost when its session has ended. Any other node then deletes its row, and records that in the same
 // transaction, so once. Joining and leaving are recorded in their own transactions, too; the terms of leaders just
-// after they begin and end. Records wait for each other, so the order of event.Event.Seq is that of the commits: a
-// reader that follows the log skips none.
+// after they begin and end, so the next term may be recorded before the end of the last one. Records wait for each
+// other, so the order of event.Event.Seq is that of the commits: a reader that follows the log skips none.
 //
 // # What is not promised
 //

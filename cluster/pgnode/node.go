@@ -65,6 +65,7 @@ type Node struct {
 	unrecorded bool      // the last attempt to record a change has failed
 	eventsAt   time.Time // the log was last read
 	noted      int64     // the token of the last term without a successor that was recorded; -1 for none
+	known      int64     // the token of the leader that this node last knew
 	session    *claims.Session
 	tried      bool // to register
 

@@ -29,13 +29,15 @@ func (n *Node) refresh(ctx context.Context, conn *pgx.Conn) error {
 	n.reads.Add(1)
 	n.hinted, n.urgent, n.readAt = false, false, time.Now()
 	schema, before, term := n.keeper.Schema(), n.seen.Load(), n.presentTerm()
-	known := int64(0)
-	if n.observed != nil {
-		known = n.observed.Leader().Token
+	switch { // an observer does not count a leader that is this node
+	case term != nil:
+		n.known = term.token
+	case n.observed != nil && n.observed.Leader().Token > 0:
+		n.known = n.observed.Leader().Token
 	}
 	var text []byte
 	var batch pgx.Batch
-	batch.Queue(in(schema, beatSQL), n.id, before.incarnation, n.ownPart(term), known)
+	batch.Queue(in(schema, beatSQL), n.id, before.incarnation, n.ownPart(term), n.known)
 	if s := n.session; term != nil && s != nil {
 		ago, left := s.Renewal()
 		batch.Queue(in(schema, renewSQL), n.cfg.Election, term.token, ago.Microseconds(), left.Microseconds())
