@@ -73,21 +73,10 @@ func addresses(nodes []*procs.Node) []string {
 func awaitAgreement(t *testing.T, within time.Duration, nodes []*procs.Node, leader, mode string,
 	queue []string) procs.Status {
 	t.Helper()
-	members := addresses(nodes)
-	slices.Sort(members)
 	var first procs.Status
 	for i, n := range nodes {
 		st, _ := n.AwaitStatus(t, within, "agrees that "+leader+" leads", func(st procs.Status) error {
-			return errors.Join(
-				equal("leader_id", st.LeaderID, leader),
-				equal("is_leader", st.IsLeader, n.Address == leader),
-				equal("node_id", st.NodeID, n.Address),
-				equal("mode", st.Mode, mode),
-				equal("nodes", st.Nodes, members),
-				equal("cluster_size", st.ClusterSize, len(nodes)),
-				equal("cluster_ready", st.ClusterReady, true),
-				equal("state", st.State, stateOf(n.Address, leader, mode)),
-				unless(queue == nil, func() error { return equal("queue", st.Queue, queue) }))
+			return checkAgrees(st, n, nodes, leader, mode, queue)
 		})
 		require.Positive(t, st.Token)
 		require.Equal(t, st.Token, st.Term)
@@ -97,6 +86,23 @@ func awaitAgreement(t *testing.T, within time.Duration, nodes []*procs.Node, lea
 		require.Equal(t, first.Token, st.Token, "the same token everywhere")
 	}
 	return first
+}
+
+// checkAgrees returns an error unless the status of n has the leader, the mode, the nodes as members, and the queue if
+// one is given.
+func checkAgrees(st procs.Status, n *procs.Node, nodes []*procs.Node, leader, mode string, queue []string) error {
+	members := addresses(nodes)
+	slices.Sort(members)
+	return errors.Join(
+		equal("leader_id", st.LeaderID, leader),
+		equal("is_leader", st.IsLeader, n.Address == leader),
+		equal("node_id", st.NodeID, n.Address),
+		equal("mode", st.Mode, mode),
+		equal("nodes", st.Nodes, members),
+		equal("cluster_size", st.ClusterSize, len(nodes)),
+		equal("cluster_ready", st.ClusterReady, true),
+		equal("state", st.State, stateOf(n.Address, leader, mode)),
+		unless(queue == nil, func() error { return equal("queue", st.Queue, queue) }))
 }
 
 func stateOf(node, leader, mode string) string {

@@ -117,26 +117,25 @@ func leaderOf(t *testing.T, n *procs.Node) string {
 	return st.LeaderID
 }
 
-// awaitElected waits until all nodes are ready and agree on the elected leader.
-func awaitElected(t *testing.T, nodes []*procs.Node) procs.Status {
+// awaitElected waits until all nodes are ready and agree on the elected leader. The lead may change meanwhile.
+func awaitElected(t *testing.T, nodes []*procs.Node) (first procs.Status) {
 	t.Helper()
-	var leader string
-	procs.Await(t, patience, "all nodes agree on who was elected", func() error {
-		leader = ""
-		for _, n := range nodes {
+	procs.Await(t, patience, "all nodes agree on the elected leader", func() error {
+		for i, n := range nodes {
 			st, err := n.Status(requestContext(t))
 			if err != nil {
 				return err
 			}
-			if leader == "" {
-				leader = st.LeaderID
+			if i == 0 {
+				first = st
 			}
-			if err := errors.Join(equal("mode", st.Mode, election), equal("cluster_ready", st.ClusterReady, true),
-				equal("leader_id", st.LeaderID, leader)); err != nil {
+			if err := errors.Join(checkAgrees(st, n, nodes, first.LeaderID, election, nil),
+				equal("token", st.Token, first.Token)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return awaitAgreement(t, patience, nodes, leader, election, nil)
+	require.Positive(t, first.Token)
+	return first
 }
