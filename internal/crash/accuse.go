@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/crash/silence"
 	"github.com/goverse/goverse/internal/crash/suspicion"
@@ -26,9 +27,12 @@ const (
 	// trips to etcd and leastGap at least, and then less often, because etcd may be slow to write. Every maxGap it is sent
 	// in any case, because what a member of etcd forwards to a lost leader is lost, until another one is elected.
 	leastGap, maxGap = 100 * time.Millisecond, 300 * time.Millisecond
-	// attemptPause is the pause after an attempt that failed at once, refusedPause that after etcd has refused the user.
-	attemptPause, refusedPause = 20 * time.Millisecond, 5 * time.Second
+	// refusedPause is the pause after etcd has refused the user.
+	refusedPause = 5 * time.Second
 )
+
+// attemptPause is the policy for the pause after an attempt that failed at once.
+var attemptPause = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
 
 // evidenceSilence is the evidence in the log.
 const evidenceSilence = "it acknowledges nothing, and has not answered the accusation"
@@ -48,8 +52,13 @@ type silenceAccuser struct {
 	// released is set when this process is about to say goodbye. A heartbeat that is under way then must not arm it: the
 	// member counts on the goodbye, and this process goes on until its receipt is confirmed.
 	released bool
-	beats    uint64 // number of heartbeats that were acknowledged
-	refused  bool   // it was logged that etcd refuses the user; used by the goroutine that sends requests
+	sign     time.Duration // when the member last showed that it runs
+
+	// Of the goroutine that sends requests:
+
+	removing *state.Member // the member as it was when its removal was first sent
+	failures int           // successive attempts that failed
+	refused  bool          // it was logged that etcd refuses the user
 }
 
 func (a *silenceAccuser) now() time.Duration { return time.Duration(a.w.d.cfg.Clock().Mono) }
@@ -70,7 +79,7 @@ func (w *watchedMember) heardBeat(b heartbeat.Beat) bool {
 func (a *silenceAccuser) onBeat(b heartbeat.Beat, own *state.Member, session *etcdsession.Session) (acknowledge bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.newest = max(a.newest, b.Arming)
+	a.newest, a.sign = max(a.newest, b.Arming), a.now()
 	if a.released {
 		return false
 	}
@@ -82,9 +91,7 @@ func (a *silenceAccuser) onBeat(b heartbeat.Beat, own *state.Member, session *et
 		// gone, and etcd refuses what that one has sent.
 		a.session, a.self, a.judge = session, own, silence.Judge{}
 	}
-	if a.judge, acknowledge = a.judge.OnBeat(a.now(), b); acknowledge {
-		a.beats++
-	}
+	a.judge, acknowledge = a.judge.OnBeat(a.now(), b)
 	a.actLocked()
 	return acknowledge
 }
@@ -203,12 +210,12 @@ func (a *silenceAccuser) awaitValid(session *etcdsession.Session) bool {
 	if session.Valid() {
 		return true
 	}
-	wait.For(session.Context(), attemptPause)
+	wait.For(session.Context(), attemptPause.First)
 	return false
 }
 
 // attempt sends a request for a phase of the judge until etcd answers, or the judge is in another phase. If it fails,
-// attempt pauses shortly. Etcd may execute the request several times, also later.
+// attempt pauses, longer each time in a row. Etcd may execute the request several times, also later.
 func (a *silenceAccuser) attempt(session *etcdsession.Session, p silence.Phase,
 	t txn.Txn) (*clientv3.TxnResponse, error) {
 	_, trip := session.RoundTrip() // of a linearizable read
@@ -217,20 +224,25 @@ func (a *silenceAccuser) attempt(session *etcdsession.Session, p silence.Phase,
 	resp, err := hedge.Do(ctx, hedge.Policy{First: max(leastGap, 5*trip), Last: maxGap, Each: requestTimeout,
 		Wanted: func() bool { return a.wants(p) }},
 		func(ctx context.Context) (*clientv3.TxnResponse, error) { return txn.Commit(ctx, a.w.d.cfg.Client, t) })
-	if err != nil {
-		a.w.d.log.Debug("a request about a silent member failed, sending it again", "address", a.w.address, "error", err)
-		if !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			wait.For(ctx, attemptPause)
-			return resp, err
-		}
+	if err == nil {
+		a.failures = 0
+		return resp, nil
+	}
+	if !errors.Is(err, hedge.ErrUnwanted) {
+		a.failures++
+	}
+	a.w.d.log.Debug("a request about a silent member failed, sending it again", "address", a.w.address, "error", err)
+	pause := attemptPause.Delay(max(1, a.failures), backoff.NoJitter)
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		if !a.refused {
 			a.refused = true
 			a.w.d.log.Warn("etcd refuses this node's user the accusations of silence, so it neither removes a silent member "+
 				"nor acknowledges its heartbeats: grant READ and WRITE as goversed rbac prints it", "address", a.w.address,
 				"error", err)
 		}
-		wait.For(ctx, refusedPause)
+		pause = refusedPause
 	}
+	wait.For(ctx, pause)
 	return resp, err
 }
 
@@ -285,10 +297,23 @@ func (a *silenceAccuser) withdraw(session *etcdsession.Session, self *state.Memb
 		return nil
 	}
 	if !w.isRegistered(resp.Responses[1]) {
-		w.d.learnRemoval(resp.Header.Revision)
+		a.recordGone(resp.Header.Revision, w.marked(resp.Responses[2]))
 		return silence.Judge.OnGone
 	}
 	return silence.Judge.OnWithdrawn
+}
+
+// recordGone is called when etcd has answered, at a revision, that the member is gone. If this process has removed it,
+// perhaps by a request without an answer, recordGone finishes the removal.
+func (a *silenceAccuser) recordGone(revision int64, removed bool) {
+	w, m := a.w, a.removing
+	w.d.learnRemoval(revision)
+	if m == nil || !removed {
+		return
+	}
+	w.d.silenceRemovals.Add(1)
+	w.recordRemoval(m, "removed a member that stands still or is cut off", "evidence", evidenceSilence)
+	w.d.wg.Go(func() { w.revokeLease(m) })
 }
 
 func (a *silenceAccuser) remove(session *etcdsession.Session, self *state.Member, revision int64) judgeUpdate {
@@ -301,21 +326,24 @@ func (a *silenceAccuser) remove(session *etcdsession.Session, self *state.Member
 	if !a.awaitValid(session) {
 		return nil
 	}
+	a.removing = m
 	candidate, _ := s.CandidateOn(m.KeyLease)
 	resp, err := a.attempt(session, silence.Removing, txn.RemoveSilent(w.d.cfg.Keys, m, candidate != nil, self, revision))
 	if err != nil {
 		return nil
 	}
-	if resp.Succeeded || !w.isRegistered(resp.Responses[0]) {
-		w.d.learnRemoval(resp.Header.Revision)
-		if resp.Succeeded || w.marked(resp.Responses[2]) { // by this request, or by a copy of it
-			w.d.silenceRemovals.Add(1)
-			w.recordRemoval(m, "removed a member that stands still or is cut off", "evidence", evidenceSilence)
-			w.d.wg.Go(func() { w.revokeLease(m) })
-		}
+	node, accusation, mark := resp.Responses[0], resp.Responses[1], resp.Responses[2]
+	switch {
+	case resp.Succeeded || !w.isRegistered(node):
+		a.recordGone(resp.Header.Revision, resp.Succeeded || w.marked(mark)) // by this request, or by a copy of it
 		return silence.Judge.OnGone
+	case isCreatedAt(accusation, revision):
+		return silence.Judge.OnGiveUp // this process's own member is gone
 	}
 	now := a.now()
+	a.mu.Lock()
+	a.sign = now
+	a.mu.Unlock()
 	w.d.refuted.Add(1)
 	w.d.log.Warn("a member refuted an accusation of silence: it lives, but does not answer here; check the network and "+
 		"whether it has enough processor time", "address", w.address, event.Field, string(event.NodeRefuted))
@@ -324,8 +352,13 @@ func (a *silenceAccuser) remove(session *etcdsession.Session, self *state.Member
 
 // isRegistered reports whether a read of the member's node key shows that it is registered still.
 func (w *watchedMember) isRegistered(node *etcdserverpb.ResponseOp) bool {
-	kvs := node.GetResponseRange().GetKvs()
-	return len(kvs) == 1 && kvs[0].CreateRevision == w.incarnation
+	return isCreatedAt(node, w.incarnation)
+}
+
+// isCreatedAt reports whether a read of a key shows that it was created at a revision.
+func isCreatedAt(key *etcdserverpb.ResponseOp, revision int64) bool {
+	kvs := key.GetResponseRange().GetKvs()
+	return len(kvs) == 1 && kvs[0].CreateRevision == revision
 }
 
 // marked reports whether a read of this process's mark shows that it has removed the member.
@@ -348,11 +381,12 @@ func (w *watchedMember) revokeLease(m *state.Member) {
 	_, _ = w.d.cfg.Client.Revoke(ctx, clientv3.LeaseID(m.KeyLease))
 }
 
-// acknowledgedBeats returns the number of heartbeats that were acknowledged.
-func (a *silenceAccuser) acknowledgedBeats() uint64 {
+// armedSince reports whether the member has armed this process, and when the member last showed that it runs: by a
+// heartbeat, or by refuting an accusation.
+func (a *silenceAccuser) armedSince() (armed bool, sign time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.beats
+	return a.judge.Arming() > 0, a.sign
 }
 
 // release makes the judge accuse no more, so that this process can tell the member that it does not accuse. It waits

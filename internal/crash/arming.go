@@ -173,6 +173,9 @@ func (a *armer) dropGone(s *state.Snapshot) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.d.cfg.Keeper.Current() != session {
+		return // the streams may be those of its successor
+	}
 	for stream, x := range a.streams {
 		if x.session != session || !session.Proofs().ArmedAt(x.watcher, stream) {
 			delete(a.streams, stream)

@@ -71,6 +71,34 @@ func TestUnwantedRequestAboutSilence(t *testing.T) {
 		began := time.Now()
 		require.ErrorIs(t, c.withdraw(t), hedge.ErrUnwanted)
 		require.Len(t, sent(), 3)
-		require.Equal(t, 3*leastGap+maxGap+attemptPause, time.Since(began))
+		require.Equal(t, 3*leastGap+maxGap+attemptPause.First, time.Since(began))
 	})
 }
+
+// A removal whose answer was lost is finished when etcd shows that it was carried out: its lease is revoked.
+func TestRemovalWithoutAnAnswerIsFinished(t *testing.T) {
+	for _, carriedOut := range []bool{true, false} {
+		inSilentCase(t, func(c *silentCase) {
+			client := c.d.cfg.Client
+			lease, err := client.Grant(c.d.ctx, 60)
+			require.NoError(t, err)
+			if carriedOut {
+				mark := state.AccusationRecord{Incarnation: c.incarnation, Evidence: "silence", Removed: true}
+				_, err := client.Put(c.d.ctx, c.d.cfg.Keys.Accusation("a:1", c.own.InstanceID), mark.Encode())
+				require.NoError(t, err)
+			}
+			armed, _ := silence.Judge{}.OnBeat(c.silence.now(), beatOf(1))
+			c.silence.judge = removing(armed, c.silence.now()).OnGiveUp()
+			c.silence.removing = &state.Member{Address: "a:1", Incarnation: c.incarnation, KeyLease: int64(lease.ID)}
+			update := c.silence.withdraw(c.session, c.own)
+			require.Equal(t, silence.Over, ptr(update(c.silence.judge)).Phase())
+			c.d.wg.Wait()
+			left, err := client.TimeToLive(c.d.ctx, lease.ID)
+			require.NoError(t, err)
+			require.Equal(t, carriedOut, left.TTL <= 0, "the lease of the member is revoked")
+			require.Equal(t, carriedOut, c.d.silenceRemovals.Load() == 1)
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

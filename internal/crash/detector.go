@@ -227,21 +227,26 @@ func (d *Detector) reconcile(s *state.Snapshot) {
 		case want[address]:
 			w.unwanted = false
 		case !w.unwanted:
-			w.unwanted, w.beatsBefore = true, w.silence.acknowledgedBeats()
+			w.unwanted, w.unwantedSince = true, w.silence.now()
 		}
 	}
 	d.dropUnwanted(s)
 }
 
+// successorArmed is the time after which a member that runs has armed those that watch it instead of this process.
+const successorArmed = time.Second
+
 // dropUnwanted drops the cases about members that this node is to watch no more. One about a member that has armed this
-// node goes on until another heartbeat is acknowledged: those that watch the member instead are not armed if it stands
-// still, so this node may be the only one that can remove it. The lock is held.
+// node goes on until the member shows that it runs, when it has armed those that watch it instead: if it stands still
+// before that, this node may be the only one that can remove it. The lock is held.
 func (d *Detector) dropUnwanted(s *state.Snapshot) {
 	own, _ := d.registered()
 	for _, w := range d.cases {
-		stays := own != nil && suspicion.IsMember(s, w.incarnation) && w.silence.arming() > 0 &&
-			w.silence.acknowledgedBeats() == w.beatsBefore
-		if w.unwanted && !stays {
+		if !w.unwanted {
+			continue
+		}
+		armed, sign := w.silence.armedSince()
+		if own == nil || !suspicion.IsMember(s, w.incarnation) || !armed || sign >= w.unwantedSince+successorArmed {
 			w.drop()
 		}
 	}

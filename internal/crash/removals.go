@@ -19,7 +19,7 @@ import (
 
 const (
 	// shownWithin is the time within which a watch shows what etcd has committed. The comparison with etcd after it is a
-	// small read, in vain if the machine is only busy.
+	// small read, in vain if the machine is only busy. Many nodes do not compare at once: see Detector.spread.
 	shownWithin = 50 * time.Millisecond
 	// maxReports limits the reports that wait to be checked. Members rarely send any, and each of several reports of one
 	// removal suffices.
@@ -69,7 +69,7 @@ func (d *Detector) checkReports(ctx context.Context) {
 	for {
 		select {
 		case revision := <-d.reports:
-			d.cfg.Mirror.CheckUpTo(ctx, revision, shownWithin)
+			d.cfg.Mirror.CheckUpTo(ctx, revision, shownWithin+d.spread(d.cfg.Mirror.Snapshot()))
 		case <-ctx.Done():
 			return
 		}

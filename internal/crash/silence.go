@@ -19,11 +19,17 @@ import (
 const (
 	// marksRetry is the pause after marks could not be written. No other action waits for the marks.
 	marksRetry = time.Second
-	// If many members fall silent at once, their watchers do not mark all of them at once. Each waits a random
-	// part of spreadPerMember for each member, maxSpread at most. The first marks are then seen before the last
-	// are written, and suffice.
+	// If many members fall silent at once, their watchers do not mark all of them at once. Each waits as spread returns,
+	// so the first marks are seen before the last are written, and suffice.
 	maxSpread, spreadPerMember = 500 * time.Millisecond, 2 * time.Millisecond
 )
+
+// spread returns a random time, so that not all members do something at once: up to spreadPerMember for each of them,
+// maxSpread at most.
+func (d *Detector) spread(s *state.Snapshot) time.Duration {
+	most := min(time.Duration(len(s.Members))*spreadPerMember, maxSpread)
+	return time.Duration(d.cfg.Random() * float64(most))
+}
 
 // heartbeatTracker tracks the heartbeats of one member. The zero value is ready to use.
 type heartbeatTracker struct {
@@ -114,8 +120,7 @@ func (d *Detector) silentMembers(now time.Time) (out []suspicion.SilentMember) {
 
 // writeMarks writes and erases marks. It returns when the snapshot shows them, or after a time limit.
 func (d *Detector) writeMarks(s *state.Snapshot) {
-	spread := min(time.Duration(len(s.Members))*spreadPerMember, maxSpread)
-	if !wait.For(d.ctx, time.Duration(d.cfg.Random()*float64(spread))) {
+	if !wait.For(d.ctx, d.spread(s)) {
 		return
 	}
 	s = d.cfg.Mirror.Snapshot()

@@ -46,8 +46,8 @@ type watchedMember struct {
 	drop    context.CancelFunc
 
 	// Guarded by the detector's mu:
-	unwanted    bool   // this node is to watch other members instead
-	beatsBefore uint64 // number of acknowledged heartbeats when it became unwanted
+	unwanted      bool          // this node is to watch other members instead
+	unwantedSince time.Duration // by the clock of the silence
 
 	suspected  atomic.Bool      // it does not count as watched
 	heartbeats heartbeatTracker // tracks its silence

@@ -98,7 +98,7 @@ func (n *Node) armerOf(w *watcher) heartbeat.Armer {
 
 // removalReported reports a removal to the Armer, if there is one, and the watcher has proved its membership.
 func (n *Node) removalReported(w *watcher, revision int64) {
-	if a := n.armer.Load(); a != nil && n.watcherProved(w) && w.hasSigned() {
+	if a := n.armer.Load(); a != nil && w.hasSigned() && n.watcherProved(w) {
 		(*a).RemovalReported(revision)
 	}
 }

@@ -58,7 +58,7 @@ type Mirror struct {
 	foreignReported int         // number of foreign keys reported; used by Run alone
 	originalFound   bool        // the original goverse was reported; used by Run alone
 	age             snapshotAge
-	readTook        atomic.Int64 // duration of the last read that was answered
+	lastRead        atomic.Pointer[readTimes] // nil before the first
 
 	mu      sync.Mutex
 	subs    []*Subscription

@@ -13,6 +13,8 @@ const (
 	// leastPatience is the shortest time after which an endpoint counts as slow, and slowdown that time in multiples of
 	// the time that the last read of the whole range took.
 	leastPatience, slowdown = 250 * time.Millisecond, 5
+	// tookCounts is the time for which it counts how long a read took. That of a busy start says nothing about later.
+	tookCounts = time.Minute
 	// maxCopies limits how often one read is sent, because many nodes lose their watches together, and an etcd that is
 	// slow for that reason must not be asked much more.
 	maxCopies = 3
@@ -21,11 +23,18 @@ const (
 // patience returns the time that etcd has to answer a request of the mirror before another endpoint is tried. A request
 // that may only take limit in all is not tried elsewhere unless there is time for it.
 func (m *Mirror) patience(limit time.Duration) time.Duration {
-	if p := max(leastPatience, slowdown*time.Duration(m.readTook.Load())); p <= limit/4 {
-		return p
+	p := leastPatience
+	if last := m.lastRead.Load(); last != nil && time.Since(last.answered) < tookCounts {
+		p = max(p, slowdown*last.answered.Sub(last.sent))
 	}
-	return limit
+	if p > limit/4 {
+		return limit
+	}
+	return p
 }
+
+// readTimes are the times of one read of the whole range.
+type readTimes struct{ sent, answered time.Time }
 
 // read reads the range, linearizably. It sends the read again, to another endpoint, if it is not answered soon: the
 // endpoint may be on a host without power, as the one that the watch was at. A member of etcd that is cut off from the
@@ -41,7 +50,7 @@ func (m *Mirror) read(ctx context.Context, opts ...clientv3.OpOption) (*clientv3
 		began := time.Now()
 		resp, err := getRange(ctx, m.cfg.Client, m.cfg.Keys, opts...)
 		if err == nil && len(opts) == 0 {
-			m.readTook.Store(int64(time.Since(began)))
+			m.lastRead.Store(&readTimes{began, time.Now()})
 		}
 		return resp, err
 	})

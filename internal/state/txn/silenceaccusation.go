@@ -24,11 +24,12 @@ func AccuseOfSilence(keys state.Keys, m, accuser *state.Member, lease int64, sil
 		Else: []Op{{Kind: Get, Key: node}, {Kind: Get, Key: own}}}
 }
 
-// WithdrawSilenceAccusation deletes the accuser's accusation of silence against m, and reads m's node key. It needs no
-// guard: a delayed one may delete a later accusation of the same accuser, and then that one removes nothing.
+// WithdrawSilenceAccusation deletes the accuser's accusation of silence against m, and reads m's node key, and the mark
+// that a removal may have written. It needs no guard: a delayed one may delete a later accusation of the same accuser,
+// and then that one removes nothing.
 func WithdrawSilenceAccusation(keys state.Keys, m, accuser *state.Member) Txn {
 	return Txn{Then: []Op{{Kind: Delete, Key: keys.SilenceAccusation(m.Address, accuser.InstanceID)},
-		{Kind: Get, Key: keys.Node(m.Address)}}}
+		{Kind: Get, Key: keys.Node(m.Address)}, {Kind: Get, Key: keys.Accusation(m.Address, accuser.InstanceID)}}}
 }
 
 // RemoveSilent deletes the keys of m, and all accusations of silence against it, if the accusation of silence that the
