@@ -119,7 +119,7 @@ func (q *quiet) check(ctx context.Context) error {
 			return err
 		}
 		if !st.ClusterReady || len(st.Nodes) != silenceNodes || len(st.Queue) != silenceNodes ||
-			st.Crashes.Watches != watchersEach || st.Crashes.ArmedWatchers != armed || st.Crashes.Proof != string(proof) {
+			st.Crashes.Watchers != watchersEach || st.Crashes.ArmedWatchers != armed || st.Crashes.Proof != string(proof) {
 			return fmt.Errorf("%s shows %+v", m.address, st)
 		}
 		q.used.accusations += st.Crashes.SilenceAccusations
