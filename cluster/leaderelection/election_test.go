@@ -250,6 +250,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	silent := clientv3.NewCtxClient(context.Background())
 	silent.KV, silent.Watcher, silent.Lease = server.KV, server.Watcher, hangingLease{server.Lease}
 	le := stands(t, silent, "a:1")
+	defer le.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, le.Start(ctx), context.DeadlineExceeded)

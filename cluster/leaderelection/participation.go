@@ -12,7 +12,8 @@ type Participation struct{ le *LeaderElection }
 
 // Start starts to observe and, unless the member is an observer, to queue. It returns once this member is queued or
 // its election has failed; for an observer, once it sees the cluster. It does not wait for leadership. If ctx
-// ends first, everything is undone and an error returned.
+// ends first, the candidacy is withdrawn and an error returned. Until Close, a request that etcd carries out later is
+// undone.
 func (p *Participation) Start(ctx context.Context) error {
 	le := p.le
 	le.mu.Lock()
@@ -26,8 +27,7 @@ func (p *Participation) Start(ctx context.Context) error {
 	if err := le.awaitQueued(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
 		defer cancel()
-		_ = p.Withdraw(stopCtx) // unconfirmed requests end with the lease
-		p.Close()
+		_ = p.Withdraw(stopCtx) // the error is ctx's
 		return fmt.Errorf("join the election under %s: %w", le.keys.Election(), err)
 	}
 	return nil
