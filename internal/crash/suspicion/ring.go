@@ -75,18 +75,20 @@ func (r ring) byScatter(k, most int) (out []*state.Member) {
 func (r ring) afterScatter(m *state.Member) *state.Member {
 	var first, next *state.Member
 	for _, o := range r.members {
-		if first == nil || compareScatter(o, first) < 0 {
+		if first == nil || scattersBefore(o, first) {
 			first = o
 		}
-		if compareScatter(o, m) > 0 && (next == nil || compareScatter(o, next) < 0) {
+		if scattersBefore(m, o) && (next == nil || scattersBefore(o, next)) {
 			next = o
 		}
 	}
 	return cmp.Or(next, first)
 }
 
-func compareScatter(a, b *state.Member) int {
-	return cmp.Or(cmp.Compare(a.Scatter, b.Scatter), strings.Compare(a.Address, b.Address))
+// scattersBefore reports whether a is before b in the order of hashes. Each node asks that of all members at each
+// change of them, so the addresses are compared only if they have to be.
+func scattersBefore(a, b *state.Member) bool {
+	return a.Scatter < b.Scatter || a.Scatter == b.Scatter && a.Address < b.Address
 }
 
 // beforeAddress returns the member that counts, or me, before m in the order of addresses.
