@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -195,4 +196,50 @@ func TestRenewalOfAnUnknownLeaseLosesTheSessionAtOnce(t *testing.T) {
 			require.NoError(t, s.Close(context.Background()))
 		})
 	}
+}
+
+// A member that led etcd and stood still does not find the lease. Its word alone does not end the session, and the
+// renewal after it counts. Once the key is gone, the same answer does.
+func TestUnknownLeaseWhoseKeyStands(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	derived := clientv3.NewCtxClient(ctx)
+	forgetful := &forgetfulLease{Lease: client.Lease}
+	derived.KV, derived.Watcher, derived.Lease = client.KV, client.Watcher, forgetful
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: derived}, TTL: 10 * time.Second})
+	require.NoError(t, err)
+	put, err := client.Put(ctx, "/forgotten", "", clientv3.WithLease(s.ID()))
+	require.NoError(t, err)
+	s.ProtectKey("/forgotten", put.Header.Revision, nil)
+
+	before := s.Deadline()
+	forgetful.forget.Store(1)
+	s.RequestRenewal()
+	require.Eventually(t, func() bool { return s.Deadline().After(before) }, time.Minute, time.Millisecond)
+	require.Zero(t, forgetful.forget.Load())
+	require.True(t, s.Valid())
+
+	_, err = client.Put(ctx, "/forgotten", "") // it stands, without the lease
+	require.NoError(t, err)
+	forgetful.forget.Store(1)
+	s.RequestRenewal()
+	<-s.Done()
+	require.Equal(t, session.ReasonRevoked, session.ReasonOf(s.Err()))
+	require.NoError(t, s.Close(ctx))
+}
+
+// forgetfulLease does not find the lease for the next few renewals.
+type forgetfulLease struct {
+	clientv3.Lease
+	forget atomic.Int32
+}
+
+func (l *forgetfulLease) KeepAliveOnce(ctx context.Context,
+	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	if l.forget.Load() > 0 {
+		l.forget.Add(-1)
+		return nil, rpctypes.ErrLeaseNotFound
+	}
+	return l.Lease.KeepAliveOnce(ctx, id)
 }

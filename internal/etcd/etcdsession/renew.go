@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -129,6 +131,9 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		if stands, readErr := s.leaseStands(ctx); stands || readErr != nil {
+			return fmt.Errorf("renew: %w", errors.Join(err, readErr))
+		}
 		s.recordLeaseGone()
 		s.EndLocally(session.ReasonRevoked, err)
 		return err
@@ -162,6 +167,36 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 		s.cfg.Logger.Info("etcd confirmed the session: no longer suspended", "lease", leaseName(s.id))
 	}
 	return nil
+}
+
+// leaseStands reports whether etcd still has a protected key on the lease; the end of the lease deletes them all. It
+// reads linearizably. The answer to a renewal is not linearizable: a member that led etcd, stood still and goes on
+// does not find the leases that were granted meanwhile.
+func (s *Session) leaseStands(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	protected := s.protected
+	s.mu.Unlock()
+	if len(protected) == 0 { // not registered yet: another session will do
+		return false, nil
+	}
+	gets := make([]clientv3.Op, 0, len(protected))
+	for _, p := range protected {
+		gets = append(gets, clientv3.OpGet(p.key)) // etcd 3.7 leaves the lease out of an answer of keys only
+	}
+	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
+	switch {
+	case errors.Is(context.Cause(ctx), errSuspected):
+		return false, errSuspected
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	return slices.ContainsFunc(resp.Responses, func(r *pb.ResponseOp) bool {
+		return slices.ContainsFunc(r.GetResponseRange().GetKvs(), func(kv *mvccpb.KeyValue) bool {
+			return kv.Lease == int64(s.id)
+		})
+	}), nil
 }
 
 // requestTimeout returns the time limit of a request in a round. One endpoint that swallows requests must not use up

@@ -14,6 +14,6 @@ func newSuite() *schedule.Suite {
 	return s
 }
 
-// Whatever the members of etcd do, etcd ends no lease of a valid session, and once they work again every
-// process soon has a session.
+// Whatever the members of etcd do, etcd ends no lease of a valid session, no session is given up as revoked whose lease
+// stands, and once they work again every process soon has a session.
 func TestSchedules(t *testing.T) { suite.Run(t) }

@@ -3,12 +3,14 @@ package etcdsession
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 	"github.com/goverse/goverse/internal/test/schedule"
@@ -33,13 +35,14 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions map[int64]*Session // by lease
+	holding  map[int64]bool     // leases of sessions that protect a key
 	keepers  []*Keeper
 }
 
 // play runs one schedule.
 func play(base *schedule.World) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &world{World: base, ctx: ctx, sessions: map[int64]*Session{}}
+	w := &world{World: base, ctx: ctx, sessions: map[int64]*Session{}, holding: map[int64]bool{}}
 	w.RequestTimeout = 1900 * time.Millisecond
 	w.StartEtcd(3)
 	w.Etcd.Changed = w.checkChange
@@ -110,7 +113,18 @@ func (w *world) startProcess(i int) {
 			return err
 		}
 		s.ProtectKey(key, resp.Header.Revision, nil)
+		w.mu.Lock()
+		w.holding[int64(s.ID())] = s.Err() == nil
+		w.mu.Unlock()
 		return nil
+	}, OnLost: func(s *Session, lost *session.LostError) {
+		stands := slices.ContainsFunc(w.Etcd.Leases(), func(l modeletcd.Lease) bool { return l.ID == int64(s.ID()) })
+		w.mu.Lock()
+		holding := w.holding[int64(s.ID())]
+		w.mu.Unlock()
+		if lost.Reason == session.ReasonRevoked && stands && holding {
+			w.Fail("the session of lease %d was given up, and the lease stands", s.ID())
+		}
 	}})
 	if err != nil {
 		panic(err)

@@ -78,12 +78,13 @@ func (e *Etcd) revoke(id int64) (*pb.LeaseRevokeResponse, error) {
 
 // keepAlive lets a member renew a lease, or pass the renewal on to the leader. As in etcd, it answers with TTL
 // 0 if the lease does not exist, and its header has the revision from before. A deposed leader that does not
-// know it yet renews the lease only in its own view; no other member learns of that.
+// know it yet renews the lease only in its own view; no other member learns of that. It does not find a lease that was
+// granted since.
 func (e *Etcd) keepAlive(m *member, r *pb.LeaseKeepAliveRequest, answer func(*pb.LeaseKeepAliveResponse, error)) {
 	resp := &pb.LeaseKeepAliveResponse{Header: e.header(), ID: r.ID}
 	resp.Header.RaftTerm = m.term
 	renew := func(by *member) {
-		if l := e.leases[r.ID]; l != nil {
+		if l := e.leases[r.ID]; l != nil && (by == e.leader || l.term <= by.term) {
 			if by == e.leader {
 				l.timer.Reset(l.renew())
 			}

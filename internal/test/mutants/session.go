@@ -18,6 +18,11 @@ var ofSessions = []Mutant{{
 			`suspended := !c.Valid(answered)`, `suspended := !c.Valid(answered) && !c.Ended(answered)`},
 	},
 }, {
+	Name:  "no-second-answer",
+	What:  "one member's answer that it does not find the lease ends the session",
+	In:    []string{sessions},
+	Edits: []Edit{{"internal/etcd/etcdsession/renew.go", `stands || readErr != nil {`, `stands && false {`}},
+}, {
 	Name: "suspicion-ignored",
 	What: "a member goes on as before when a watcher's stream broke and etcd does not answer",
 	In:   []string{simulation},
