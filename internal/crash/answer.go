@@ -99,7 +99,9 @@ func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) (again t
 				d.marks[a.ModRevision] = since
 			}
 			if left := markLasts - (now - since); left > 0 {
-				again = left
+				if again == 0 || left < again {
+					again = left
+				}
 				continue
 			}
 		}
