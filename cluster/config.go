@@ -48,9 +48,9 @@ type Config struct {
 	// EtcdPrefix is the prefix of the cluster's keys in etcd. It must be the same on all nodes of a cluster.
 	// Default /goverse.
 	EtcdPrefix string
-	// LeaderElectionTTL is the session's time-to-live in seconds. It limits how long others wait for a node that
-	// vanished. Default 10. etcd grants at least 1.5 times its own election time-out (2 s by default); the
-	// granted TTL applies.
+	// LeaderElectionTTL is the session's time-to-live in seconds. It limits how long etcd may be away, and how long
+	// others wait for a node that vanished if its CrashDetection.SilenceTimeout does not apply. Default 10. etcd grants
+	// at least 1.5 times its own election time-out (2 s by default); the granted TTL applies.
 	LeaderElectionTTL int
 
 	// Client is an etcd client to use instead of one made from the fields below, for example that of an embedded
@@ -132,7 +132,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 2*time.Second)
 	c.WorkTimeout = cmp.Or(c.WorkTimeout, 5*time.Second)
 	c.PreferAfter = cmp.Or(c.PreferAfter, 5*time.Second)
-	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
+	c.CrashDetection = CrashDetection(c.CrashDetection.settings(ttlOf(c)))
 	c.Sharding = c.Sharding.withDefaults()
 	c.Objects = c.Objects.withDefaults()
 	c.Events = c.Events.withDefaults()

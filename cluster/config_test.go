@@ -47,7 +47,7 @@ func TestConfigIsChecked(t *testing.T) {
 	asLong := CrashDetection{SilenceTimeout: 3 * time.Second}
 	require.EqualError(t, Config{LeaderElectionTTL: 3, CrashDetection: asLong}.Validate(),
 		"bad configuration: CrashDetection.SilenceTimeout is 3s, and the lease runs out as soon: give less than "+
-			"LeaderElectionTTL (3s), or 0")
+			"LeaderElectionTTL (3s), or -1 for none")
 	require.EqualError(t, Config{LeaderElectionTTL: 2000000000}.Validate(),
 		"bad LeaderElectionTTL: 2000000000 s: give a number of seconds from 1 to 86400; 10 is a good one")
 	_, err := NewClusterWithNode(Config{}, nil)

@@ -10,8 +10,8 @@ import (
 
 // CrashDetection configures how the death of another node's process is detected before its lease has run out.
 // Each node keeps a connection to some others. If that connection breaks and the kernel refuses a new one, the
-// node is accused in etcd. It is removed unless it refutes the accusation within the grace period. The zero value
-// is the default.
+// node is accused in etcd. It is removed unless it refutes the accusation within the grace period. A node that is
+// silent is removed within its SilenceTimeout. The zero value is the default.
 type CrashDetection struct {
 	// Off disables accusations by this node. The node still refutes accusations, and still notifies its watchers
 	// when it stops. Use the same value on all nodes. With detection off everywhere, a member is lost only when
@@ -32,21 +32,22 @@ type CrashDetection struct {
 	// Rest is the time for which a member that refuted an accusation is not accused again, and only its lease can
 	// end its membership. It doubles with each refutation in a row, up to 60 times this value. Default 1 s.
 	Rest time.Duration
-	// SilenceTimeout is the time within which another node replaces this one if its process stands still, or its host is
-	// lost or cut off, although its lease runs on. The watchers of this node then acknowledge its heartbeats. This node
-	// claims nothing while it has neither those nor a recent read of etcd: leads, owns, holds. At least 1 s, and less than
-	// LeaderElectionTTL. Each node gives its own to its watchers, and nodes of versions before know none of this. 0, the
-	// default, leaves this node to its lease.
+	// SilenceTimeout is the time within which another node replaces this one if its process stands still, or its host
+	// is lost or cut off, although its lease runs on. A GracePeriod above three eighths of it makes that longer. The
+	// watchers of this node acknowledge its heartbeats. This node claims nothing while it has neither those nor a recent
+	// read of etcd: leads, owns, holds. Each node gives its own to its watchers, and nodes of versions before know none
+	// of this. At least 1 s, and less than LeaderElectionTTL. Negative leaves this node to its lease. Default 3.5 s, or
+	// none if LeaderElectionTTL is less than 7 s.
 	SilenceTimeout time.Duration
 }
 
-// settings returns the detector's settings, with defaults filled in.
-func (d CrashDetection) settings() suspicion.Settings {
-	return suspicion.Settings(d).WithDefaults()
+// settings returns the detector's settings, with the defaults of a node with that TTL filled in.
+func (d CrashDetection) settings(ttl time.Duration) suspicion.Settings {
+	return suspicion.Settings(d).WithDefaults(ttl)
 }
 
 func (d CrashDetection) validate(ttl time.Duration) error {
-	s := d.settings()
+	s := d.settings(ttl)
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
@@ -57,7 +58,7 @@ func (d CrashDetection) validate(ttl time.Duration) error {
 	}
 	if s.SilenceTimeout >= ttl {
 		return fmt.Errorf("%w: CrashDetection.SilenceTimeout is %v, and the lease runs out as soon: give less than "+
-			"LeaderElectionTTL (%v), or 0",
+			"LeaderElectionTTL (%v), or -1 for none",
 			ErrBadConfig, s.SilenceTimeout, ttl)
 	}
 	return nil
@@ -74,7 +75,7 @@ func (c *Cluster) watcherKey(instanceID string) (key []byte, member bool) {
 	if s == nil {
 		return nil, false
 	}
-	return suspicion.WatcherKey(s, c.node.AdvertiseAddress(), instanceID, c.cfg.CrashDetection.settings().Watchers)
+	return suspicion.WatcherKey(s, c.node.AdvertiseAddress(), instanceID, c.cfg.CrashDetection.Watchers)
 }
 
 // CrashStats counts what crash detection observed and did on a node.

@@ -48,7 +48,8 @@ func lockQueue(t *testing.T, c *clustertest.Cluster, name string) []string {
 // it dies.
 func TestLockIsHandedOver(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), nodetest.WithSharding(cluster.Sharding{Off: true}))
+	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), nodetest.WithSharding(cluster.Sharding{Off: true}),
+		nodetest.WithCrashDetection(cluster.CrashDetection{}))
 	first := <-acquire(t, c, c.Node(0), "it")
 	second, third := acquire(t, c, c.Node(1), "it"), acquire(t, c, c.Node(2), "it")
 

@@ -94,14 +94,15 @@ func says(ctx context.Context, n *procs.Node, kind, about string, since time.Tim
 	return errors.New("no such event")
 }
 
-// In etcd, a leader with a frozen process looks like any other until its lease expires.
+// In etcd, a leader with a frozen process looks like any other until its lease expires, without a silence time-out.
 func TestSilentLeaderIsShown(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		// The leader is frozen for less than its TTL, however long this machine takes to check it.
-		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Minute}, 3)
+		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Minute,
+			Flags: []string{"--silence-timeout", "0"}}, 3)
 		leader := nodes[0]
 		token := awaitAgreement(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
 		watched := func(n *procs.Node) error {

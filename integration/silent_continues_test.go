@@ -117,7 +117,7 @@ func TestSilentMutants(t *testing.T) {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			c := startSilentCluster(t, place, "mutant-"+mutant, 2, func(cfg *silentConfig) {
-				cfg.TTL, cfg.Mutant, cfg.Silence = briefTTL(), mutant, 0
+				cfg.TTL, cfg.Mutant, cfg.Silence = briefTTL(), mutant, -1
 			})
 			c.stopLeader(2 * c.ttl())
 			v, _, results := c.judge()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/hosts"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/test/history"
 )
 
@@ -130,12 +131,13 @@ func silenceLeaders(t *testing.T, place *silentPlace, name string, ttl int, f si
 	require.True(t, v.OK())
 	require.Len(t, results, *silentRounds)
 	median, limit, answer := f.byLease(c.ttl()), f.byLease(c.ttl()), 300*time.Millisecond
+	timeout := suspicion.Settings{SilenceTimeout: *silentTimeout}.WithDefaults(c.ttl()).SilenceTimeout
 	switch {
-	case *silentTimeout > 0 && *silentRounds < judgedRounds: // beside other tests: sooner than by the lease, at least
-		median, limit, answer = 2**silentTimeout, 2**silentTimeout, time.Second
-	case *silentTimeout > 0:
+	case timeout > 0 && *silentRounds < judgedRounds: // beside other tests: sooner than by the lease, at least
+		median, limit, answer = 2*timeout, 2*timeout, time.Second
+	case timeout > 0:
 		// A removal takes a seventh of the timeout less than the timeout, mostly.
-		median, limit = *silentTimeout*6/7, *silentTimeout
+		median, limit = timeout*6/7, timeout
 		if f.withEtcd {
 			median, limit = median+etcdElection, limit+etcdElection
 		}

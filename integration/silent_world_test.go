@@ -31,9 +31,9 @@ var (
 	silentRounds = flag.Int("silent.rounds", 1, "how often each fault silences a leader; 100 in the full run")
 	silentTTLs   = flag.String("silent.ttl", "10",
 		"TTLs of the sessions in seconds, separated by commas; 10,30 in the full run")
-	silentTimeout = flag.Duration("silent.timeout", 3500*time.Millisecond,
+	silentTimeout = flag.Duration("silent.timeout", 0,
 		"CrashDetection.SilenceTimeout of the nodes, by which the time to the next leader is judged; 0 is the default, "+
-			"judged by the TTL")
+			"-1ns none, so that it is judged by the TTL")
 )
 
 // silentPhase limits the random time before a fault, so that it meets every phase of the renewals and heartbeats.

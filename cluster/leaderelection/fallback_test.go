@@ -170,7 +170,7 @@ func TestKilledActingLeaderIsReplacedLongBeforeItsLeaseEnds(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithConfig(func(_ int,
 		cfg *cluster.Config) {
 		cfg.Username, cfg.Password = nodeRole, "secret"
-		cfg.CrashDetection.GracePeriod = 300 * time.Millisecond
+		cfg.CrashDetection.GracePeriod, cfg.CrashDetection.SilenceTimeout = 300*time.Millisecond, -1
 	}))
 	denyQueue(t, c)
 	for range 3 {

@@ -34,7 +34,7 @@
 //
 //   - A call may run twice if its node dies while it runs and the caller repeats it. Package
 //     cluster/objects/state stores an effect only once.
-//   - Two activations may overlap if a process stands still for longer than its session. The old one's writes
+//   - Two activations may overlap if a process stands still until it is removed, and goes on. The old one's writes
 //     are refused if the store compares [Object.Epoch].
 //   - A method need not end when its context does. Its caller does not wait for it, but the object does, and so
 //     does the move of its shard.

@@ -17,7 +17,7 @@ import (
 
 // Usage texts of flags that several commands have.
 const (
-	ttlUsage      = "TTL of a node's session in etcd, in whole seconds: the others wait that long for a node that vanished"
+	ttlUsage      = "TTL of a node's session in etcd, in whole seconds: etcd may be away for that long"
 	logLevelUsage = "lowest level to log: trace, debug, info, warn, error or off"
 )
 
@@ -91,9 +91,9 @@ read again when they change, and at SIGHUP.`,
 		"on: remove other nodes as soon as their processes are gone; off: wait until their leases expire")
 	fs.IntVar(&f.crash.Watchers, "crash-watchers", suspicion.DefaultWatchers,
 		"number of other nodes that each node watches")
-	fs.DurationVar(&f.crash.SilenceTimeout, "silence-timeout", 0,
+	fs.DurationVar(&f.crash.SilenceTimeout, "silence-timeout", suspicion.DefaultSilenceTimeout,
 		"replace this node within this time if its process stands still or its host is lost, although its lease runs on; "+
-			"3.5s suits most, 0 leaves that to the lease")
+			"0, the default with a --ttl below 7s, leaves that to the lease")
 	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", suspicion.DefaultGracePeriod,
 		"time that a suspected node has to answer before it is removed")
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", suspicion.DefaultConfirmations,
@@ -164,7 +164,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	if err := checkTTL(f.ttl); err != nil {
 		return daemon.Config{}, err
 	}
-	if err := f.checkCrash(); err != nil {
+	if err := f.checkCrash(cmd.Flags().Changed("silence-timeout")); err != nil {
 		return daemon.Config{}, err
 	}
 	sharding, err := f.shards.config()
@@ -199,9 +199,12 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	return cfg, f.etcd.applySettings(&cfg.Cluster)
 }
 
-// checkCrash checks the flags of crash detection and sets f.crash.Off. It rejects zeros, because in the library they
-// select the defaults.
-func (f *nodeFlags) checkCrash() error {
+// checkCrash checks the flags of crash detection and sets f.crash. It rejects zeros, because in the library they
+// select the defaults. silence reports whether the silence time-out was given.
+func (f *nodeFlags) checkCrash(silence bool) error {
+	if !silence {
+		f.crash.SilenceTimeout = 0
+	}
 	switch {
 	case f.crashDetection != "on" && f.crashDetection != "off":
 		return fmt.Errorf("--crash-detection %q: give on or off", f.crashDetection)
@@ -213,7 +216,7 @@ func (f *nodeFlags) checkCrash() error {
 	case 3*f.crash.GracePeriod > f.ttl:
 		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
 			f.crash.GracePeriod, f.ttl)
-	case f.crash.SilenceTimeout != 0 && f.crash.SilenceTimeout < suspicion.LeastSilenceTimeout:
+	case silence && f.crash.SilenceTimeout != 0 && f.crash.SilenceTimeout < suspicion.LeastSilenceTimeout:
 		return fmt.Errorf("--silence-timeout %v: give at least %v, or 0 to leave silent nodes to their leases; 3.5s is a "+
 			"good one", f.crash.SilenceTimeout, suspicion.LeastSilenceTimeout)
 	case f.crash.SilenceTimeout >= f.ttl:
@@ -223,6 +226,9 @@ func (f *nodeFlags) checkCrash() error {
 		return fmt.Errorf("--crash-confirmations %d: give a number from 1 up", f.crash.Confirmations)
 	}
 	f.crash.Off = f.crashDetection == "off"
+	if silence && f.crash.SilenceTimeout == 0 {
+		f.crash.SilenceTimeout = -1
+	}
 	return nil
 }
 

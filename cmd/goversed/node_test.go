@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
@@ -114,5 +115,20 @@ func TestNodeThatCannotStart(t *testing.T) {
 			args := append([]string{"node", "--log-level", "off", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, c.args...)
 			requireOneLine(t, runGoversed(t, nil, args...), cli.ExitFailure, c.says)
 		})
+	}
+}
+
+// Without the flag the library's default applies, which depends on the TTL. In the library 0 is that default.
+func TestSilenceTimeoutFlag(t *testing.T) {
+	for _, tc := range []struct {
+		given      bool
+		flag, want time.Duration
+	}{
+		{false, 3500 * time.Millisecond, 0}, {true, 0, -1}, {true, 2 * time.Second, 2 * time.Second},
+	} {
+		f := nodeFlags{ttl: 5 * time.Second, crashDetection: "on", crash: cluster.CrashDetection{Watchers: 2,
+			GracePeriod: time.Second, Confirmations: 3, SilenceTimeout: tc.flag}}
+		require.NoError(t, f.checkCrash(tc.given))
+		require.Equal(t, tc.want, f.crash.SilenceTimeout, "%v", tc)
 	}
 }

@@ -99,7 +99,8 @@ func parse(args []string) (config, error) {
 		flags.StringVar(&cfg.listen, "listen", "localhost:0",
 			"`address` of this copy, which the others must reach; port 0 is any")
 		flags.StringVar(&cfg.sink, "sink", "http://127.0.0.1:8090", "`URL` to publish to")
-		flags.IntVar(&cfg.ttl, "ttl", 0, "`seconds` that the others wait for a copy whose host is gone (default 10, alone 3)")
+		flags.IntVar(&cfg.ttl, "ttl", 0, "TTL of the session in `seconds` (default 10); with -alone, for how long the "+
+			"others wait for a copy whose host is gone (default 3)")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		flags.DurationVar(&cfg.keep, "keep", 24*time.Hour, "how long published rows stay in the table")
 	case "-h", "-help", "--help", "help":

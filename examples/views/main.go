@@ -101,7 +101,8 @@ func parse(args []string) (config, error) {
 		flags.StringVar(&cfg.listen, "listen", "localhost:0",
 			"`address` of this copy, which the others must reach; port 0 is any")
 		flags.StringVar(&cfg.http, "http", "127.0.0.1:0", "`address` of the views and the status; port 0 is any")
-		flags.IntVar(&cfg.ttl, "ttl", 0, "`seconds` that the others wait for a copy whose host is gone (default 10, alone 3)")
+		flags.IntVar(&cfg.ttl, "ttl", 0, "TTL of the session in `seconds` (default 10); with -alone, for how long the "+
+			"others wait for a copy whose host is gone (default 3)")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		names = flags.String("views", "", "the `names` of those to stand for, with commas; default all")
 	case "-h", "-help", "--help", "help":

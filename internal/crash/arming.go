@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -67,7 +68,7 @@ func (a *armer) armedAs(s *state.Snapshot) (*state.Member, *etcdsession.Session)
 // NextBeat implements [heartbeat.Armer].
 func (d *Detector) NextBeat(stream uint64, instance string) (b heartbeat.Beat, next time.Duration) {
 	a, timeout := d.armer, d.cfg.Settings.SilenceTimeout
-	if timeout == 0 || d.cfg.Settings.Off {
+	if timeout <= 0 || d.cfg.Settings.Off {
 		return b, heartbeat.SendEvery
 	}
 	s := d.cfg.Mirror.Snapshot()
@@ -223,9 +224,13 @@ func (a *armer) allowSession(ctx context.Context, s *etcdsession.Session) {
 		default:
 			refused, again = true, refusedPause
 			a.setRefused(true)
-			a.d.log.Warn("this node is not replaced when it stands still before its lease ends, and replaces no such node: "+
-				"etcd refuses its user the accusations of silence; grant READ and WRITE as goversed rbac prints it, or set "+
-				"CrashDetection.SilenceTimeout to 0", "prefix", prefix, "error", err)
+			level := hclog.Warn
+			if a.d.cfg.Settings.SilenceTimeout <= 0 {
+				level = hclog.Debug
+			}
+			a.d.log.Log(level, "this node is not replaced when it stands still before its lease ends, and replaces no such "+
+				"node: etcd refuses its user the accusations of silence; grant READ and WRITE as goversed rbac prints it, or "+
+				"turn that off (--silence-timeout 0, CrashDetection.SilenceTimeout -1)", "prefix", prefix, "error", err)
 		}
 		if !wait.For(ctx, again) {
 			return

@@ -33,7 +33,8 @@ func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
 // The neighbours of a dead node may be dead as well; then the nodes behind them watch it.
 func TestManyKilledAtOnce(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 9, clustertest.WithTTL(nodetest.LongTTL))
+	c := clustertest.New(t, 9, clustertest.WithTTL(nodetest.LongTTL),
+		nodetest.WithCrashDetection(cluster.CrashDetection{}))
 	nodetest.AwaitWatched(t, c, 9, 2)
 	last := c.Node(8)
 	for i := range 8 {
@@ -57,7 +58,8 @@ func TestDetectionOff(t *testing.T) {
 
 func TestStoppedNodesAreNotAccused(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 4, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithPatience(time.Minute))
+	c := clustertest.New(t, 4, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithPatience(time.Minute),
+		nodetest.WithCrashDetection(cluster.CrashDetection{}))
 	nodetest.AwaitWatched(t, c, 4, 2)
 	for i := range 3 {
 		c.Node(i).Stop()
@@ -155,7 +157,8 @@ func TestLostRefutationsAreSentAgain(t *testing.T) {
 // A node that says goodbye and dies before it has left is watched again.
 func TestGoodbyeIsNotTheEnd(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL))
+	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
+		nodetest.WithCrashDetection(cluster.CrashDetection{}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	require.NoError(t, c.Node(0).Cluster().Node().Stop(etcdtest.Context(t))) // sends a goodbye to its watchers

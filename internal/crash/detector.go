@@ -115,7 +115,7 @@ type Detector struct {
 
 // New returns a detector. [Detector.Start] starts it.
 func New(cfg Config) *Detector {
-	cfg.Settings = cfg.Settings.WithDefaults()
+	cfg.Settings = cfg.Settings.WithDefaults(0) // 0: no silence time-out by default, which depends on the TTL
 	cfg.Process = cfg.WithDefaults()
 	d := &Detector{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), cases: map[string]*watchedMember{},
 		removed: map[string]int{}, owed: map[string]*owedGoodbye{}, reports: make(chan int64, maxReports),
@@ -140,9 +140,7 @@ func (d *Detector) Start() {
 		d.wg.Go(d.run)
 		d.wg.Go(d.silenceLoop)
 		d.wg.Go(func() { d.checkReports(d.ctx) })
-		if d.cfg.Settings.SilenceTimeout > 0 {
-			d.wg.Go(func() { d.armer.allowSessions(d.ctx) })
-		}
+		d.wg.Go(func() { d.armer.allowSessions(d.ctx) }) // without a silence time-out of its own it watches others
 	}
 }
 

@@ -104,6 +104,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
 			c := clustertest.New(t, 0, clustertest.WithTTL(nodetest.LongTTL),
+				nodetest.WithCrashDetection(cluster.CrashDetection{}),
 				clustertest.WithDistance(func(i int) time.Duration {
 					if i < 2 {
 						return 0

@@ -31,7 +31,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// leaseTTL exceeds the waits of all tests, so a node that is removed earlier was removed by crash detection.
+// leaseTTL exceeds the waits of all tests, so a node that is removed earlier was removed on evidence.
 const leaseTTL = 120
 
 // member is a node of a cluster over TLS.
@@ -56,7 +56,8 @@ func join(t *testing.T, etcd *etcdtest.Server, w *probepb.World, f certtest.File
 		ServerOptions: []grpc.ServerOption{m.certs.ServerOption()}})
 	require.NoError(t, err)
 	cfg := cluster.Config{Client: etcdClient, LeaderElectionTTL: leaseTTL, Logger: m.log.Logger(),
-		DialOptions: []grpc.DialOption{m.certs.DialOption()}}
+		CrashDetection: cluster.CrashDetection{SilenceTimeout: -1},
+		DialOptions:    []grpc.DialOption{m.certs.DialOption()}}
 	cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 64, 20*time.Millisecond, 3
 	m.Cluster, err = cluster.NewClusterWithNode(cfg, m.node)
 	require.NoError(t, err)

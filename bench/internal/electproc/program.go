@@ -35,7 +35,7 @@ const (
 type Job struct {
 	Etcd, Prefix, ID string
 	TTL              time.Duration
-	// SilenceTimeout is that of a node, 0 for none.
+	// SilenceTimeout is that of a node, 0 for the default, negative for none.
 	SilenceTimeout time.Duration
 	// Queued is called before the copy waits to lead.
 	Queued func()
@@ -54,25 +54,23 @@ type Program struct {
 // These are the programs that the tables name.
 var (
 	Alone  = Program{"leaderelection alone", "alone.go", runAlone}
+	Node   = Program{"a node", "node.go", runNode}
 	Recipe = Program{"concurrency.Election", "recipe.go", runRecipe}
 )
 
-// Silent is the program with a node, with a silence time-out. It differs from the other one only if a leader stands
+// Leased is the program with a node without a silence time-out. It differs from the other one only if a leader stands
 // still, or its host is lost.
-var Silent = Program{"a node with a silence time-out", "node.go", func(ctx context.Context, job Job) error {
-	job.SilenceTimeout = SilenceTimeoutOf(job.TTL)
+var Leased = Program{"a node without a silence time-out", "node.go", func(ctx context.Context, job Job) error {
+	job.SilenceTimeout = -1
 	return runNode(ctx, job)
 }}
 
-// SilenceTimeout is the silence time-out that the documentation recommends.
-const SilenceTimeout = 3500 * time.Millisecond
+// SilenceTimeout is a node's default, and LeastTTL the shortest TTL with which it has one.
+const SilenceTimeout, LeastTTL = 3500 * time.Millisecond, 7 * time.Second
 
-// SilenceTimeoutOf returns the silence time-out of Silent with a TTL.
-func SilenceTimeoutOf(ttl time.Duration) time.Duration { return min(SilenceTimeout, ttl*2/3) }
-
-// Programs returns all programs but Silent.
+// Programs returns all programs but Leased.
 func Programs() []Program {
-	return []Program{Alone, {"a node", "node.go", runNode}, {"cluster/elector", "elector.go", runElector}, Recipe,
+	return []Program{Alone, Node, {"cluster/elector", "elector.go", runElector}, Recipe,
 		{"client-go", "clientgo.go", runClientGo}}
 }
 
@@ -111,7 +109,7 @@ func Serve(args []string) (asked bool, err error) {
 	if len(args) != 6 || args[0] != Arg {
 		return false, nil
 	}
-	programs := append(Programs(), Silent)
+	programs := append(Programs(), Leased)
 	i := slices.IndexFunc(programs, func(p Program) bool { return p.Name == args[1] })
 	if i < 0 {
 		return true, fmt.Errorf("there is no program %s", args[1])

@@ -31,9 +31,11 @@ type population struct {
 	node              usage // of all nodes at rest: their memory and etcd's
 }
 
-// scaleConfig returns the configuration of the nodes: the defaults of a cluster, apart from scaleTTL and sharding.
+// scaleConfig returns the configuration of the nodes: the defaults of a cluster, apart from scaleTTL, sharding, and
+// the silence time-out, whose heartbeats a thousand nodes would all send from one machine.
 func scaleConfig(sharding cluster.Sharding) cluster.Config {
-	return cluster.Config{LeaderElectionTTL: int(scaleTTL / time.Second), Sharding: sharding}
+	return cluster.Config{LeaderElectionTTL: int(scaleTTL / time.Second), Sharding: sharding,
+		CrashDetection: cluster.CrashDetection{SilenceTimeout: -1}}
 }
 
 func newPopulation(n int) *population {

@@ -25,19 +25,19 @@ func idleFleets(ctx context.Context, env Env, r *report.Result) error {
 		return err
 	}
 	var before float64
-	for _, timeout := range []time.Duration{0, electproc.SilenceTimeout} {
-		env.Log("silence: %d nodes in this process, time-out %v", n, timeout)
+	for _, timeout := range []time.Duration{-1, electproc.SilenceTimeout} {
+		env.Log("silence: %d nodes in this process, time-out %v", n, max(timeout, 0))
 		var used quietUse
 		if err := withEtcd(func(p *etcdproc.Process) (err error) {
 			used, err = idleFleet(ctx, p, n, timeout, env.settle(), span)
 			return err
 		}); err != nil {
-			return fmt.Errorf("%d nodes with a silence time-out of %v: %w", n, timeout, err)
+			return fmt.Errorf("%d nodes with a silence time-out of %v: %w", n, max(timeout, 0), err)
 		}
 		cores := used.cores(span, n)
 		measured := fmt.Sprintf("%s of a core, %.2f cores in all; %.2f requests at etcd, of a node in a minute",
 			percent(cores), cores*float64(n), used.requests(span, n))
-		if timeout == 0 {
+		if timeout < 0 {
 			before = cores
 			r.Row(fmt.Sprintf("%d idle nodes in one process, %v: processor time of a node", n, span), "", measured,
 				report.Context)
@@ -107,8 +107,7 @@ func isArmedLeader(ctx context.Context, env Env, r *report.Result) error {
 	return withEtcd(func(p *etcdproc.Process) (err error) {
 		var leader *cluster.Cluster
 		for i := range 2 {
-			c, err := startNode(ctx, cluster.Config{EtcdAddress: p.Endpoint,
-				CrashDetection: cluster.CrashDetection{SilenceTimeout: electproc.SilenceTimeout}})
+			c, err := startNode(ctx, cluster.Config{EtcdAddress: p.Endpoint})
 			if err != nil {
 				return err
 			}

@@ -19,10 +19,10 @@ import (
 func compareStopped(ctx context.Context, env Env, r *report.Result) error {
 	ttls, pairs := []time.Duration{10 * time.Second, 30 * time.Second}, env.pick(8, 1)
 	if env.Quick {
-		ttls = []time.Duration{2 * time.Second}
+		ttls = []time.Duration{electproc.LeastTTL}
 	}
 	programs := electproc.Programs()
-	programs = slices.Insert(programs, 2, electproc.Silent)
+	programs = slices.Insert(programs, 2, electproc.Leased)
 	for _, ttl := range ttls {
 		env.Log("stopped: %d leaders of each program are stopped, TTL %v", pairs, ttl)
 		if err := withEtcd(func(p *etcdproc.Process) error {
@@ -40,8 +40,8 @@ func compareStopped(ctx context.Context, env Env, r *report.Result) error {
 		"gets SIGSTOP at a random instant of a third of the TTL, and SIGCONT when the next one works. The time is from "+
 		"just before SIGSTOP until the next one's work has begun, as the measuring process reads it. After SIGCONT both "+
 		"work, until the old one ends its work.", pairs)
-	r.Note("The silence time-out is `CrashDetection.SilenceTimeout`, %v. Without it a leader that stands still is "+
-		"replaced at the end of its TTL.", electproc.SilenceTimeout)
+	r.Note("A node has a silence time-out of %v by default, `CrashDetection.SilenceTimeout`. Without it a leader that "+
+		"stands still is replaced at the end of its TTL.", electproc.SilenceTimeout)
 	r.Note(clientGoNote, "TTL")
 	return nil
 }
@@ -102,8 +102,8 @@ func tellStopped(r *report.Result, programs []electproc.Program, next, stale []*
 			limit := ttl + time.Second
 			wanted = fmt.Sprintf("≤ TTL + 1 s = %v", limit)
 			verdict = report.Judge(s.Max() <= float64(limit.Milliseconds()))
-		case programs[i].Same(electproc.Silent):
-			most := electproc.SilenceTimeoutOf(ttl)
+		case programs[i].Same(electproc.Node):
+			most := electproc.SilenceTimeout
 			median := most * 6 / 7
 			wanted = fmt.Sprintf("p50 ≤ %v, max ≤ %v", median.Round(time.Millisecond), most.Round(time.Millisecond))
 			verdict = report.Judge(s.Median() <= float64(median.Milliseconds()) && s.Max() <= float64(most.Milliseconds()))

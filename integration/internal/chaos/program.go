@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,7 @@ func runProgram(encoded string) (err error) {
 	}
 	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: clusterPrefix, LeaderElectionTTL: cfg.TTL, Logger: log,
 		FixedEndpoints: true} // not around the faults, to the addresses that etcd's members advertise
-	ccfg.CrashDetection.Off, ccfg.CrashDetection.SilenceTimeout = cfg.DetectionOff, cfg.SilenceTimeout
+	ccfg.CrashDetection.Off, ccfg.CrashDetection.SilenceTimeout = cfg.DetectionOff, cmp.Or(cfg.SilenceTimeout, -1)
 	ccfg.DialOptions = pathOptions(cfg.Paths)
 	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
 		return errors.Join(err, n.Close())

@@ -12,6 +12,9 @@ const (
 	DefaultGracePeriod   = 100 * time.Millisecond
 	DefaultConfirmations = 3
 	DefaultRest          = time.Second
+	// DefaultSilenceTimeout is the default of members whose TTL is at least twice as long. With a shorter one their
+	// leases run out almost as soon.
+	DefaultSilenceTimeout = 3500 * time.Millisecond
 )
 
 // LeastGracePeriod is more than a living member needs to refute on a machine that is not overloaded.
@@ -38,7 +41,8 @@ type Settings struct {
 	// doubles it, up to 60 times Rest. Default 1 s.
 	Rest time.Duration
 	// SilenceTimeout is the time in which a member is replaced that stands still or is cut off, if that is sooner than
-	// its TTL: see package silence. Each member names its own to its watchers. 0, the default, turns that off.
+	// its TTL: see package silence. Each member names its own to its watchers. Default DefaultSilenceTimeout, or none if
+	// the TTL is not twice as long. Negative for none.
 	SilenceTimeout time.Duration
 }
 
@@ -56,20 +60,23 @@ func (s Settings) Validate() error {
 	case s.GracePeriod != 0 && s.GracePeriod < LeastGracePeriod:
 		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default",
 			s.GracePeriod, LeastGracePeriod)
-	case s.SilenceTimeout != 0 && s.SilenceTimeout < LeastSilenceTimeout:
-		return fmt.Errorf("CrashDetection.SilenceTimeout is %v: give at least %v, or 0 to leave silent members to their "+
-			"leases", s.SilenceTimeout, LeastSilenceTimeout)
+	case s.SilenceTimeout > 0 && s.SilenceTimeout < LeastSilenceTimeout:
+		return fmt.Errorf("CrashDetection.SilenceTimeout is %v: give at least %v, 0 for the default, or -1 to leave silent "+
+			"members to their leases", s.SilenceTimeout, LeastSilenceTimeout)
 	case s.Rest < 0:
 		return fmt.Errorf("CrashDetection.Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}
 	return nil
 }
 
-// WithDefaults returns s with defaults in place of zero fields.
-func (s Settings) WithDefaults() Settings {
+// WithDefaults returns s with defaults in place of zero fields, for a member with the given TTL.
+func (s Settings) WithDefaults(ttl time.Duration) Settings {
 	s.Watchers = cmp.Or(s.Watchers, DefaultWatchers)
 	s.GracePeriod = cmp.Or(s.GracePeriod, DefaultGracePeriod)
 	s.Confirmations = cmp.Or(s.Confirmations, DefaultConfirmations)
 	s.Rest = cmp.Or(s.Rest, DefaultRest)
+	if s.SilenceTimeout == 0 && ttl >= 2*DefaultSilenceTimeout {
+		s.SilenceTimeout = DefaultSilenceTimeout
+	}
 	return s
 }

@@ -17,8 +17,12 @@ func TestSettingsRefused(t *testing.T) {
 
 func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, Settings{}.Validate())
-	require.Equal(t, Settings{Watchers: 2, GracePeriod: 100 * time.Millisecond, Confirmations: 3, Rest: time.Second},
-		Settings{}.WithDefaults())
-	own := Settings{Off: true, Watchers: 1, GracePeriod: time.Second, Confirmations: 9, Rest: time.Minute}
-	require.Equal(t, own, own.WithDefaults())
+	want := Settings{Watchers: 2, GracePeriod: 100 * time.Millisecond, Confirmations: 3, Rest: time.Second}
+	require.Equal(t, want, Settings{}.WithDefaults(6*time.Second))
+	want.SilenceTimeout = 3500 * time.Millisecond
+	require.Equal(t, want, Settings{}.WithDefaults(7*time.Second))
+	own := Settings{Off: true, Watchers: 1, GracePeriod: time.Second, Confirmations: 9, Rest: time.Minute,
+		SilenceTimeout: -1}
+	require.NoError(t, own.Validate())
+	require.Equal(t, own, own.WithDefaults(time.Minute))
 }

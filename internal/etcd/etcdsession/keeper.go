@@ -130,7 +130,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			s.setPredecessorUnrenewed(unrenewed)
 			if err = k.registerSession(ctx, s); err != nil {
 				final := !registered && s.Err() == nil && ctx.Err() == nil
-				k.revokeSession(ctx, s, nil)
+				k.revokeSession(ctx, s)
 				if final {
 					return err
 				}
@@ -173,7 +173,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			}
 		}
 		k.setCurrent(nil)
-		k.revokeSession(ctx, s, lost)
+		k.revokeSession(ctx, s)
 	}
 	return nil
 }
@@ -219,11 +219,7 @@ func (k *Keeper) registerSession(ctx context.Context, s *Session) error {
 // and gets a fresh TTL when etcd is back. If revokeSession gave up early, the old node key would block the new
 // session. While the keeper is being stopped, it retries for closeTimeout only, because a node must be able
 // to stop while etcd is away.
-func (k *Keeper) revokeSession(ctx context.Context, s *Session, lost *session.LostError) {
-	if lost != nil && lost.Reason == session.ReasonRevoked {
-		_ = s.Close(canceledContext) // there is no lease to revoke; Close only waits for the goroutines
-		return
-	}
+func (k *Keeper) revokeSession(ctx context.Context, s *Session) {
 	var stopBy time.Time
 	retry := backoff.Backoff{Policy: deadline.RevokeRetry, Random: k.cfg.Random}
 	for {
@@ -261,10 +257,3 @@ func (k *Keeper) setCurrent(s *Session) {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
-
-// canceledContext is a context that has ended; a revocation under it does no I/O.
-var canceledContext = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()

@@ -131,12 +131,7 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		if stands, readErr := s.leaseStands(ctx); stands || readErr != nil {
-			return fmt.Errorf("renew: %w", errors.Join(err, readErr))
-		}
-		s.recordLeaseGone()
-		s.EndLocally(session.ReasonRevoked, err)
-		return err
+		return s.checkLeaseGone(ctx, known, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		s.EndLocally(session.ReasonPermission, err)
 		return err
@@ -169,16 +164,33 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	return nil
 }
 
-// leaseStands reports whether etcd still has a protected key on the lease; the end of the lease deletes them all. It
-// reads linearizably. The answer to a renewal is not linearizable: a member that led etcd, stood still and goes on
-// does not find the leases that were granted meanwhile.
-func (s *Session) leaseStands(ctx context.Context) (bool, error) {
+// checkLeaseGone ends the session if its lease is gone, after a member of etcd has not found it. It returns why the
+// round failed. That answer is not linearizable: a member that led etcd, stood still and goes on does not find the
+// leases that were granted meanwhile. A protected key on the lease shows by a linearizable read that the lease stands,
+// whose end would have deleted it. Without protected keys two rounds in a row must get that answer.
+func (s *Session) checkLeaseGone(ctx context.Context, known int64, notFound error) error {
 	s.mu.Lock()
-	protected := s.protected
+	protected, again := s.protected, errors.Is(s.lastErr, rpctypes.ErrLeaseNotFound)
 	s.mu.Unlock()
-	if len(protected) == 0 { // not registered yet: another session will do
-		return false, nil
+	var stands bool
+	var err error
+	if len(protected) > 0 {
+		stands, err = s.findKeyOnLease(ctx, protected, known)
+	} else {
+		stands = !again
 	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("renew: %w (%w)", notFound, err)
+	case stands:
+		return fmt.Errorf("renew: one member of etcd answered: %w", notFound)
+	}
+	s.EndLocally(session.ReasonRevoked, notFound)
+	return notFound
+}
+
+// findKeyOnLease reports whether a protected key is on the lease, by a linearizable read.
+func (s *Session) findKeyOnLease(ctx context.Context, protected []*Protection, known int64) (found bool, err error) {
 	gets := make([]clientv3.Op, 0, len(protected))
 	for _, p := range protected {
 		gets = append(gets, clientv3.OpGet(p.key)) // etcd 3.7 leaves the lease out of an answer of keys only
@@ -188,15 +200,30 @@ func (s *Session) leaseStands(ctx context.Context) (bool, error) {
 	case errors.Is(context.Cause(ctx), errSuspected):
 		return false, errSuspected
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return false, nil
+		s.EndLocally(session.ReasonPermission, err)
+		return false, err
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	if err := s.checkHistory(resp.Header, known); err != nil {
+		return false, err
 	}
 	return slices.ContainsFunc(resp.Responses, func(r *pb.ResponseOp) bool {
 		return slices.ContainsFunc(r.GetResponseRange().GetKvs(), func(kv *mvccpb.KeyValue) bool {
 			return kv.Lease == int64(s.id)
 		})
 	}), nil
+}
+
+// checkHistory ends the session if an answer is from another cluster of etcd, or from before what it has shown.
+func (s *Session) checkHistory(h *pb.ResponseHeader, known int64) error {
+	if h.ClusterId == s.clusterID && h.Revision >= known {
+		return nil
+	}
+	err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later", h.ClusterId, h.Revision,
+		s.clusterID, known)
+	s.EndLocally(session.ReasonOtherHistory, err)
+	return err
 }
 
 // requestTimeout returns the time limit of a request in a round. One endpoint that swallows requests must not use up
@@ -264,10 +291,7 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
-	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
-		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
-			resp.Header.ClusterId, resp.Header.Revision, s.clusterID, known)
-		s.EndLocally(session.ReasonOtherHistory, err)
+	if err := s.checkHistory(resp.Header, known); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()

@@ -35,14 +35,13 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions map[int64]*Session // by lease
-	holding  map[int64]bool     // leases of sessions that protect a key
 	keepers  []*Keeper
 }
 
 // play runs one schedule.
 func play(base *schedule.World) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &world{World: base, ctx: ctx, sessions: map[int64]*Session{}, holding: map[int64]bool{}}
+	w := &world{World: base, ctx: ctx, sessions: map[int64]*Session{}}
 	w.RequestTimeout = 1900 * time.Millisecond
 	w.StartEtcd(3)
 	w.Etcd.Changed = w.checkChange
@@ -113,16 +112,10 @@ func (w *world) startProcess(i int) {
 			return err
 		}
 		s.ProtectKey(key, resp.Header.Revision, nil)
-		w.mu.Lock()
-		w.holding[int64(s.ID())] = s.Err() == nil
-		w.mu.Unlock()
 		return nil
 	}, OnLost: func(s *Session, lost *session.LostError) {
 		stands := slices.ContainsFunc(w.Etcd.Leases(), func(l modeletcd.Lease) bool { return l.ID == int64(s.ID()) })
-		w.mu.Lock()
-		holding := w.holding[int64(s.ID())]
-		w.mu.Unlock()
-		if lost.Reason == session.ReasonRevoked && stands && holding {
+		if lost.Reason == session.ReasonRevoked && stands {
 			w.Fail("the session of lease %d was given up, and the lease stands", s.ID())
 		}
 	}})

@@ -229,7 +229,8 @@ func (s *Session) EndLocally(reason session.Reason, err error) {
 		return
 	}
 	s.ended.Store(true)
-	s.missedEarly.Store(reason == session.ReasonKeyLost && !s.LeaseEnded())
+	missed := reason == session.ReasonKeyLost || reason == session.ReasonRevoked
+	s.missedEarly.Store(missed && !s.LeaseEnded())
 	s.lost = &session.LostError{Reason: reason, Err: err}
 	s.cancel(s.lost)
 }

@@ -21,7 +21,7 @@ var ofSessions = []Mutant{{
 	Name:  "no-second-answer",
 	What:  "one member's answer that it does not find the lease ends the session",
 	In:    []string{sessions},
-	Edits: []Edit{{"internal/etcd/etcdsession/renew.go", `stands || readErr != nil {`, `stands && false {`}},
+	Edits: []Edit{{"internal/etcd/etcdsession/renew.go", `	case stands:`, `	case stands && false:`}},
 }, {
 	Name: "suspicion-ignored",
 	What: "a member goes on as before when a watcher's stream broke and etcd does not answer",

@@ -3,6 +3,7 @@
 package nodetest
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/goverse/goverse/cluster"
@@ -36,8 +37,10 @@ func AwaitCaught(t testing.TB, h *clustertest.Held) {
 	}
 }
 
-// WithCrashDetection configures every node's crash detection.
+// WithCrashDetection configures every node's crash detection, without a silence time-out if d has none: only evidence
+// that a process is gone removes its node then, or the end of its lease.
 func WithCrashDetection(d cluster.CrashDetection) clustertest.Option {
+	d.SilenceTimeout = cmp.Or(d.SilenceTimeout, -1)
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = d })
 }
 

@@ -151,9 +151,9 @@ func (p *process) nodeConfig() member.Config {
 func (p *process) detection() crash.Settings {
 	s := crash.Settings{Off: !p.w.crashDetection}
 	if !p.host.roles.old {
-		s = withSilence(s, p.w.silence)
+		s.SilenceTimeout = p.w.silence
 	}
-	return s.WithDefaults()
+	return s.WithDefaults(0)
 }
 
 // excluded are the labels of members that get no shards.

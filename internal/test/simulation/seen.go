@@ -118,10 +118,7 @@ func requiredEvents() []string {
 	for _, k := range allFaults() {
 		events = append(events, k.Event())
 	}
-	if silenceBuilt {
-		events = append(events, silenceEvents()...)
-	}
-	return events
+	return append(events, silenceEvents()...)
 }
 
 // silenceEvents returns the events that a complete run has if members accuse others of silence.

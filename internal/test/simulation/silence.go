@@ -3,19 +3,9 @@ package simulation
 import (
 	"time"
 
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/test/schedule"
 )
-
-// silenceBuilt reports whether members accuse others of silence. Until they do, no schedule has it on.
-const silenceBuilt = true
-
-// withSilence returns the settings of a member that accuses others of silence after a time-out, or 0 if it does not.
-func withSilence(s crash.Settings, timeout time.Duration) crash.Settings {
-	s.SilenceTimeout = timeout
-	return s
-}
 
 const (
 	// usualDrift and largestDrift are the largest drifts of clocks, in parts per million. A session's margin covers
@@ -28,7 +18,7 @@ const (
 func (w *world) drawSilence() {
 	w.drift = usualDrift
 	r := schedule.NewRand(w.Seed, "silence")
-	if !silenceBuilt || !w.crashDetection || r.IntN(2) == 0 {
+	if !w.crashDetection || r.IntN(2) == 0 {
 		return
 	}
 	w.ttl = schedule.Pick(r, 5*time.Second, 10*time.Second, 10*time.Second, 20*time.Second)

@@ -144,8 +144,8 @@ func addSilentNodes(f Facts, c *findings) {
 		}
 		what, follows := "the node", "calls of its objects wait, and its shards and locks stay with it"
 		if leader.Member && leader.Lease == m.Lease {
-			what, follows = "the leader,", "it may stand still: until it goes on or its lease ends no other node leads "+
-				"in its place"
+			what, follows = "the leader,", "it may stand still: until it goes on, is removed for its silence, or its "+
+				"lease ends, no other node leads in its place"
 		}
 		c.add(Problem, "look whether its process is stopped, swaps or lacks processor time, and at the network; if it does "+
 			"not go on, end it: another node takes over at once",
