@@ -159,7 +159,7 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (err error) {
 func objectsConfig(etcd string, ttl int, log hclog.Logger) cluster.Config {
 	return cluster.Config{EtcdAddress: etcd, EtcdPrefix: procs.Prefix, LeaderElectionTTL: ttl, Logger: log,
 		CrashDetection: cluster.CrashDetection{SilenceTimeout: -1}, // the tests are about the end of a lease
-		Sharding: cluster.Sharding{Shards: objectShards, Window: 200 * time.Millisecond, MovesPerMinute: 1 << 20}}
+		Sharding:       cluster.Sharding{Shards: objectShards, Window: 200 * time.Millisecond, MovesPerMinute: 1 << 20}}
 }
 
 // counter is an object that stores a sum in PostgreSQL.
