@@ -74,6 +74,7 @@ func TestNoFalseAlarms(t *testing.T) {
 	during("deaths of etcd's leader", true, func() {
 		for range *alarmsMoves {
 			c.etcd.Restart(c, c.etcdLeader())
+			procs.SleepUntil(time.Now().Add(c.ttl() / 3)) // each node renews its session between two elections
 		}
 	})
 	c.logMetrics()
