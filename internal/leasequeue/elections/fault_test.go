@@ -166,10 +166,6 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				require.ErrorAs(t, err, new(*session.LostError))
 				require.False(t, first.Valid())
 				s.a.Faults.Reconnect()
-				if what == "lost" { // otherwise its key stands until the lease ends
-					_, err := s.client.Revoke(s.ctx, now.ID())
-					require.NoError(t, err)
-				}
 				s.eventually(a.IsLeader, "it leads again")
 				require.Greater(t, a.Term().Token(), first.Token())
 				require.Equal(t, what == "suspended", now == s.a.Keeper.Current())
