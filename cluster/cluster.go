@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -182,7 +183,7 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 	process := etcd.Process{Client: client, Keys: c.keys, Address: c.node.AdvertiseAddress(),
 		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log}
 	config := member.Config{Process: process, Settings: c.managerSettings(p.objects), TTL: ttlOf(c.cfg),
-		Record: c.newRecord(), Detection: c.cfg.CrashDetection.settings(ttlOf(c.cfg)), Dialer: nodes,
+		Record: c.newRecord(), Detection: suspicion.Settings(c.cfg.CrashDetection), Dialer: nodes,
 		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify,
 		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
 			p.events.ReportSessionLost(int64(s.ID()), s.Deadline(), lost)

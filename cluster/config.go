@@ -132,7 +132,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 2*time.Second)
 	c.WorkTimeout = cmp.Or(c.WorkTimeout, 5*time.Second)
 	c.PreferAfter = cmp.Or(c.PreferAfter, 5*time.Second)
-	c.CrashDetection = CrashDetection(c.CrashDetection.settings(ttlOf(c)))
+	c.CrashDetection = c.CrashDetection.withDefaults(ttlOf(c))
 	c.Sharding = c.Sharding.withDefaults()
 	c.Objects = c.Objects.withDefaults()
 	c.Events = c.Events.withDefaults()

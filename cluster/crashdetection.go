@@ -41,25 +41,26 @@ type CrashDetection struct {
 	SilenceTimeout time.Duration
 }
 
-// settings returns the detector's settings, with the defaults of a node with that TTL filled in.
-func (d CrashDetection) settings(ttl time.Duration) suspicion.Settings {
-	return suspicion.Settings(d).WithDefaults(ttl)
+// withDefaults returns d with the defaults of a node with that TTL filled in.
+func (d CrashDetection) withDefaults(ttl time.Duration) CrashDetection {
+	d.SilenceTimeout = suspicion.SilenceTimeoutOrDefault(d.SilenceTimeout, ttl)
+	return CrashDetection(suspicion.Settings(d).WithDefaults())
 }
 
+// validate checks d with its defaults filled in.
 func (d CrashDetection) validate(ttl time.Duration) error {
-	s := d.settings(ttl)
-	if err := s.Validate(); err != nil {
+	if err := suspicion.Settings(d).Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	if 3*s.GracePeriod > ttl {
+	if 3*d.GracePeriod > ttl {
 		return fmt.Errorf("%w: CrashDetection.GracePeriod is %v: give at most a third of LeaderElectionTTL (%v), or a "+
 			"lease runs out sooner",
-			ErrBadConfig, s.GracePeriod, ttl)
+			ErrBadConfig, d.GracePeriod, ttl)
 	}
-	if s.SilenceTimeout >= ttl {
+	if d.SilenceTimeout >= ttl {
 		return fmt.Errorf("%w: CrashDetection.SilenceTimeout is %v, and the lease runs out as soon: give less than "+
 			"LeaderElectionTTL (%v), or -1 for none",
-			ErrBadConfig, s.SilenceTimeout, ttl)
+			ErrBadConfig, d.SilenceTimeout, ttl)
 	}
 	return nil
 }

@@ -77,6 +77,11 @@ func TestNoFalseAlarms(t *testing.T) {
 			procs.SleepUntil(time.Now().Add(c.ttl() / 3)) // each node renews its session between two elections
 		}
 	})
+	during("deaths of etcd's leader without a pause", false, func() {
+		for range *alarmsMoves {
+			c.etcd.Restart(c, c.etcdLeader())
+		}
+	})
 	c.logMetrics()
 	v, h, _ := c.judge()
 	for _, p := range phases {

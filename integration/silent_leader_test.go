@@ -131,7 +131,7 @@ func silenceLeaders(t *testing.T, place *silentPlace, name string, ttl int, f si
 	require.True(t, v.OK())
 	require.Len(t, results, *silentRounds)
 	median, limit, answer := f.byLease(c.ttl()), f.byLease(c.ttl()), 300*time.Millisecond
-	timeout := suspicion.Settings{SilenceTimeout: *silentTimeout}.WithDefaults(c.ttl()).SilenceTimeout
+	timeout := suspicion.SilenceTimeoutOrDefault(*silentTimeout, c.ttl())
 	switch {
 	case timeout > 0 && *silentRounds < judgedRounds: // beside other tests: sooner than by the lease, at least
 		median, limit, answer = 2*timeout, 2*timeout, time.Second

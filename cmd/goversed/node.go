@@ -216,7 +216,7 @@ func (f *nodeFlags) checkCrash(silence bool) error {
 	case 3*f.crash.GracePeriod > f.ttl:
 		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
 			f.crash.GracePeriod, f.ttl)
-	case silence && f.crash.SilenceTimeout != 0 && f.crash.SilenceTimeout < suspicion.LeastSilenceTimeout:
+	case f.crash.SilenceTimeout != 0 && f.crash.SilenceTimeout < suspicion.LeastSilenceTimeout:
 		return fmt.Errorf("--silence-timeout %v: give at least %v, or 0 to leave silent nodes to their leases; 3.5s is a "+
 			"good one", f.crash.SilenceTimeout, suspicion.LeastSilenceTimeout)
 	case f.crash.SilenceTimeout >= f.ttl:

@@ -115,7 +115,7 @@ type Detector struct {
 
 // New returns a detector. [Detector.Start] starts it.
 func New(cfg Config) *Detector {
-	cfg.Settings = cfg.Settings.WithDefaults(0) // 0: no silence time-out by default, which depends on the TTL
+	cfg.Settings = cfg.Settings.WithDefaults()
 	cfg.Process = cfg.WithDefaults()
 	d := &Detector{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), cases: map[string]*watchedMember{},
 		removed: map[string]int{}, owed: map[string]*owedGoodbye{}, reports: make(chan int64, maxReports),

@@ -65,9 +65,6 @@ var Leased = Program{"a node without a silence time-out", "node.go", func(ctx co
 	return runNode(ctx, job)
 }}
 
-// SilenceTimeout is a node's default, and LeastTTL the shortest TTL with which it has one.
-const SilenceTimeout, LeastTTL = 3500 * time.Millisecond, 7 * time.Second
-
 // Programs returns all programs but Leased.
 func Programs() []Program {
 	return []Program{Alone, Node, {"cluster/elector", "elector.go", runElector}, Recipe,

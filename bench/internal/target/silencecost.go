@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/bench/internal/electproc"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
 const (
@@ -46,7 +46,7 @@ func idleMembers(ctx context.Context, env Env, r *report.Result) (err error) {
 			err = errors.Join(err, q.stop(ctx), q.server.Stop())
 		}
 	}()
-	for _, timeout := range []time.Duration{0, electproc.SilenceTimeout} {
+	for _, timeout := range []time.Duration{0, suspicion.DefaultSilenceTimeout} {
 		server, err := etcdproc.Start()
 		if err != nil {
 			return err

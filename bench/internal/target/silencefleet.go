@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/bench/internal/electproc"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
@@ -25,7 +25,7 @@ func idleFleets(ctx context.Context, env Env, r *report.Result) error {
 		return err
 	}
 	var before float64
-	for _, timeout := range []time.Duration{-1, electproc.SilenceTimeout} {
+	for _, timeout := range []time.Duration{-1, suspicion.DefaultSilenceTimeout} {
 		env.Log("silence: %d nodes in this process, time-out %v", n, max(timeout, 0))
 		var used quietUse
 		if err := withEtcd(func(p *etcdproc.Process) (err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
 // compareStopped compares the same program with several libraries for leader election while the leader's process stands
@@ -19,7 +20,7 @@ import (
 func compareStopped(ctx context.Context, env Env, r *report.Result) error {
 	ttls, pairs := []time.Duration{10 * time.Second, 30 * time.Second}, env.pick(8, 1)
 	if env.Quick {
-		ttls = []time.Duration{electproc.LeastTTL}
+		ttls = []time.Duration{suspicion.LeastSilenceTTL}
 	}
 	programs := electproc.Programs()
 	programs = slices.Insert(programs, 2, electproc.Leased)
@@ -41,7 +42,7 @@ func compareStopped(ctx context.Context, env Env, r *report.Result) error {
 		"just before SIGSTOP until the next one's work has begun, as the measuring process reads it. After SIGCONT both "+
 		"work, until the old one ends its work.", pairs)
 	r.Note("A node has a silence time-out of %v by default, `CrashDetection.SilenceTimeout`. Without it a leader that "+
-		"stands still is replaced at the end of its TTL.", electproc.SilenceTimeout)
+		"stands still is replaced at the end of its TTL.", suspicion.DefaultSilenceTimeout)
 	r.Note(clientGoNote, "TTL")
 	return nil
 }
@@ -103,7 +104,7 @@ func tellStopped(r *report.Result, programs []electproc.Program, next, stale []*
 			wanted = fmt.Sprintf("≤ TTL + 1 s = %v", limit)
 			verdict = report.Judge(s.Max() <= float64(limit.Milliseconds()))
 		case programs[i].Same(electproc.Node):
-			most := electproc.SilenceTimeout
+			most := suspicion.DefaultSilenceTimeout
 			median := most * 6 / 7
 			wanted = fmt.Sprintf("p50 ≤ %v, max ≤ %v", median.Round(time.Millisecond), most.Round(time.Millisecond))
 			verdict = report.Judge(s.Median() <= float64(median.Milliseconds()) && s.Max() <= float64(most.Milliseconds()))

@@ -12,9 +12,10 @@ const (
 	DefaultGracePeriod   = 100 * time.Millisecond
 	DefaultConfirmations = 3
 	DefaultRest          = time.Second
-	// DefaultSilenceTimeout is the default of members whose TTL is at least twice as long. With a shorter one their
-	// leases run out almost as soon.
+	// DefaultSilenceTimeout is that of members with a TTL of LeastSilenceTTL or more. With a shorter one their leases run
+	// out almost as soon, and there is none by default.
 	DefaultSilenceTimeout = 3500 * time.Millisecond
+	LeastSilenceTTL       = 2 * DefaultSilenceTimeout
 )
 
 // LeastGracePeriod is more than a living member needs to refute on a machine that is not overloaded.
@@ -41,8 +42,8 @@ type Settings struct {
 	// doubles it, up to 60 times Rest. Default 1 s.
 	Rest time.Duration
 	// SilenceTimeout is the time in which a member is replaced that stands still or is cut off, if that is sooner than
-	// its TTL: see package silence. Each member names its own to its watchers. Default DefaultSilenceTimeout, or none if
-	// the TTL is not twice as long. Negative for none.
+	// its TTL: see package silence. Each member names its own to its watchers. 0 or less for none; see
+	// SilenceTimeoutOrDefault.
 	SilenceTimeout time.Duration
 }
 
@@ -69,14 +70,20 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// WithDefaults returns s with defaults in place of zero fields, for a member with the given TTL.
-func (s Settings) WithDefaults(ttl time.Duration) Settings {
+// SilenceTimeoutOrDefault returns the silence time-out of a member with that TTL that was configured with timeout: the
+// default if that is 0.
+func SilenceTimeoutOrDefault(timeout, ttl time.Duration) time.Duration {
+	if timeout == 0 && ttl >= LeastSilenceTTL {
+		return DefaultSilenceTimeout
+	}
+	return timeout
+}
+
+// WithDefaults returns s with defaults in place of zero fields, without one for the silence time-out.
+func (s Settings) WithDefaults() Settings {
 	s.Watchers = cmp.Or(s.Watchers, DefaultWatchers)
 	s.GracePeriod = cmp.Or(s.GracePeriod, DefaultGracePeriod)
 	s.Confirmations = cmp.Or(s.Confirmations, DefaultConfirmations)
 	s.Rest = cmp.Or(s.Rest, DefaultRest)
-	if s.SilenceTimeout == 0 && ttl >= 2*DefaultSilenceTimeout {
-		s.SilenceTimeout = DefaultSilenceTimeout
-	}
 	return s
 }

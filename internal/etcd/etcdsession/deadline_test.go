@@ -206,7 +206,7 @@ func TestRenewalOfAnUnknownLeaseLosesTheSession(t *testing.T) {
 }
 
 // A member that led etcd and stood still does not find the lease. Its word alone does not end the session, and the
-// renewal after it counts. Once the key is gone, the same answer does.
+// renewal after it counts. Once no key is on the lease, the same answer does.
 func TestUnknownLeaseWhoseKeyStands(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)

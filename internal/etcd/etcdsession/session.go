@@ -102,7 +102,7 @@ type Session struct {
 	period      atomic.Pointer[Period]         // changed with mu held
 	ended       atomic.Bool
 	revoked     atomic.Bool                     // Close has revoked the lease
-	missedEarly atomic.Bool                     // a key of the session was missing before the lease had run out
+	missedEarly atomic.Bool                     // a key or the lease was missing before the lease had run out
 	goneEarly   atomic.Bool                     // see RevokedEarly
 	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held

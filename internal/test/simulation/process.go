@@ -153,7 +153,7 @@ func (p *process) detection() crash.Settings {
 	if !p.host.roles.old {
 		s.SilenceTimeout = p.w.silence
 	}
-	return s.WithDefaults(0)
+	return s.WithDefaults()
 }
 
 // excluded are the labels of members that get no shards.

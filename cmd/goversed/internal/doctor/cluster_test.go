@@ -288,7 +288,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	grant(testKeys(t).QueueEnd(), own.End, clientv3.PermissionType(clientv3.PermWrite))
 	requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "p")), diagnosis.CheckAccess, diagnosis.Problem,
 		"WRITE ("+testKeys(t).Queue()+" for candidacy) on")
-	// Nor may it use accusations of silence. A node without a time-out for silence works all the same.
+	// Nor may it use accusations of silence. A node works all the same; its lease decides.
 	silence := testKeys(t).SilenceAccusations()
 	_, err = root.RoleRevokePermission(ctx, "u", silence, clientv3.GetPrefixRangeEnd(silence))
 	require.NoError(t, err)
