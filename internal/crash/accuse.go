@@ -312,7 +312,7 @@ func (a *silenceAccuser) recordGone(revision int64, removed bool) {
 		return
 	}
 	w.d.silenceRemovals.Add(1)
-	w.recordRemoval(m, "removed a member that stands still or is cut off", "evidence", evidenceSilence)
+	w.recordRemoval("removed a member that stands still or is cut off", "evidence", evidenceSilence)
 	w.d.wg.Go(func() { w.revokeLease(m) })
 }
 

@@ -95,7 +95,7 @@ type Detector struct {
 
 	mu      sync.Mutex
 	cases   map[string]*watchedMember // by address, until they have ended
-	removed map[string]int            // by instance id: number of removals by this node
+	removed map[string]int            // by instance id: number of removals in a row, see rememberRemoval
 	owed    map[string]*owedGoodbye   // by address
 
 	removal atomic.Int64 // newest revision at which etcd has shown a removal

@@ -40,7 +40,7 @@ type watchedMember struct {
 	d           *Detector
 	address     string
 	incarnation int64
-	removed     int // number of earlier removals of its process by this node
+	removed     int // number of earlier removals of its process: see rememberRemoval
 	// keptCtx ends when this node is to watch other members instead: see drop.
 	keptCtx context.Context
 	drop    context.CancelFunc
@@ -162,6 +162,7 @@ func (w *watchedMember) openWatch(ctx context.Context) suspicion.Event {
 		return suspicion.Other
 	}
 	w.watch, w.opened, w.firstSign = watch, time.Now(), time.Time{}
+	w.d.forgetRemovals(watch.Instance())
 	w.heartbeats.watchOpened(watch)
 	w.heartbeats.reportRemoval(w.d.removal.Load())
 	w.d.watching.Add(1)
@@ -291,15 +292,28 @@ func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 }
 
 // recordRemoval counts and logs that this node has removed the member.
-func (w *watchedMember) recordRemoval(m *state.Member, message string, details ...any) {
+func (w *watchedMember) recordRemoval(message string, details ...any) {
 	w.d.removals.Add(1)
-	w.d.mu.Lock()
-	if len(w.d.removed) >= maxRemembered {
-		clear(w.d.removed)
-	}
-	w.d.removed[m.InstanceID]++
-	w.d.mu.Unlock()
 	w.d.log.Warn(message, append(details, "address", w.address, event.Field, string(event.NodeRemoved))...)
+}
+
+// rememberRemoval counts a removal on the evidence that a process is gone. If the process registers again, the evidence
+// was wrong, and it is left alone for longer each time in a row. A process that was removed for its silence stood still
+// indeed, and may do so again at any time.
+func (d *Detector) rememberRemoval(instance string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.removed) >= maxRemembered {
+		clear(d.removed)
+	}
+	d.removed[instance]++
+}
+
+// forgetRemovals forgets the removals of a process that answers now.
+func (d *Detector) forgetRemovals(instance string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.removed, instance)
 }
 
 func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
@@ -312,7 +326,8 @@ func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
 	switch {
 	case err == nil:
 		w.d.lastGracePeriod.Store(int64(w.gracePeriod))
-		w.recordRemoval(w.member, "removed a member whose process is gone", "evidence", w.evidence,
+		w.d.rememberRemoval(w.member.InstanceID)
+		w.recordRemoval("removed a member whose process is gone", "evidence", w.evidence,
 			"after", time.Since(w.firstSign).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String())
 		return suspicion.Removed
 	case errors.Is(err, ErrChanged):

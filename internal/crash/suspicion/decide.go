@@ -146,8 +146,9 @@ func (c Case) CountsAsWatched() bool {
 // true once for each such series of failures.
 func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachableAfter }
 
-// BeginCase returns the first step of a case about a process that was removed n times before and has registered
-// again. If n is positive the process lives, and is left alone like one that refuted.
+// BeginCase returns the first step of a case about a process that was removed on evidence n times in a row, without an
+// answer in between, and has registered again. If n is positive the process lives, and is left alone like one that
+// refuted.
 func BeginCase(n int, s Settings) (Case, Action) {
 	if n == 0 {
 		return Case{}, Action{Do: Open}
