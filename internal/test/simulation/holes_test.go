@@ -285,3 +285,21 @@ func TestHoleAccusedStandsStillAroundATimeout(t *testing.T) {
 		})
 	}
 }
+
+// TestHoleStandsStillAgain stops the same process twelve times. It is removed each time: its watcher does not leave it
+// alone because it lived after the last removal.
+func TestHoleStandsStillAgain(t *testing.T) {
+	const stops = 12
+	runHoles(t, func() hole {
+		return hole{script{lasts: begins + stops*10*time.Second, steps: func(w *world) {
+			a := w.hosts[0]
+			for i := range stops {
+				w.at(begins+time.Duration(i)*10*time.Second, func() {
+					incarnation := a.incarnation()
+					w.pauseFor(a, 4*time.Second)
+					w.After(holeTimeout, func() { w.expect(!w.isMember(a, incarnation), "a is a member after stop %d", i+1) })
+				})
+			}
+		}}, func(t *testing.T, n *schedule.Counts) { count(t, n, SilentLivingRemoved, stops) }}
+	})
+}
