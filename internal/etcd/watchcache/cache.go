@@ -47,7 +47,7 @@ type Mirror struct {
 	ready           chan struct{}
 	knownRevision   atomic.Int64
 	wake            wait.Signal
-	rebuild         chan string
+	rebuild         chan error
 	rebuilds        atomic.Int64
 	readErr         atomic.Pointer[error]
 	proxyState      watchprogress.ProxyState // used by Run alone
@@ -75,7 +75,7 @@ func New(cfg Config) *Mirror {
 		log:       cfg.Logger,
 		ready:     make(chan struct{}),
 		wake:      wait.NewSignal(),
-		rebuild:   make(chan string, 1),
+		rebuild:   make(chan error, 1),
 		lingering: lingering.New(cfg.self()),
 	}
 	m.streamID = fmt.Sprintf("%p", m)
@@ -144,9 +144,11 @@ func (m *Mirror) recordRevision(revision int64) bool {
 
 // Rebuild makes the mirror read the range anew, because etcd has contradicted the snapshot; reason goes into
 // the log. It does not block.
-func (m *Mirror) Rebuild(reason string) {
+func (m *Mirror) Rebuild(reason string) { m.requestRebuild(fmt.Errorf("%w: %s", errRebuild, reason)) }
+
+func (m *Mirror) requestRebuild(why error) {
 	select {
-	case m.rebuild <- reason:
+	case m.rebuild <- why:
 	default:
 	}
 }

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/state"
+)
+
+// errBehind is returned if the watch did not deliver what etcd has. errNamed is the reason to read the range anew if
+// another process has named the change.
+var (
+	errBehind = errors.New("the watch has brought nothing")
+	errNamed  = errors.New("another node has named a change")
 )
 
 // comparison holds the facts about etcd's range at a revision that show whether a snapshot lacks anything.
@@ -54,7 +62,10 @@ func (m *Mirror) CheckUpTo(ctx context.Context, revision int64, within time.Dura
 	if s == nil || s.Stale || s.Revision >= revision {
 		return // meanwhile
 	}
-	if err := c.checkSnapshot(s); c.err == nil && err != nil {
+	switch err := c.checkSnapshot(s); {
+	case errors.Is(err, errBehind):
+		m.requestRebuild(fmt.Errorf("%w: %w", errNamed, err))
+	case c.err == nil && err != nil:
 		m.Rebuild(err.Error())
 	}
 }
@@ -75,7 +86,7 @@ func (c comparison) checkSnapshot(s *state.Snapshot) error {
 	case c.clusterID != s.ClusterID:
 		return fmt.Errorf("etcd is another one: cluster %x, before %x", c.clusterID, s.ClusterID)
 	case s.MissesChange(c.newest, c.total):
-		return fmt.Errorf("the watch has brought nothing since revision %d and should be at %d", s.Revision, c.revision)
+		return fmt.Errorf("%w since revision %d and should be at %d", errBehind, s.Revision, c.revision)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,12 @@ func (m *Mirror) Run(ctx context.Context) error {
 			retry.Reset()
 			var stood time.Duration
 			stood, err = m.watchUntilRead(ctx, s)
-			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
+			if errors.Is(err, errNamed) {
+				// The member of etcd of the watch may be lost with a member that was just removed. Its mark is deleted soon.
+				pause = watchprogress.SoonPause(m.cfg.Random())
+			} else {
+				pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
+			}
 		} else {
 			pause = retry.Next()
 		}

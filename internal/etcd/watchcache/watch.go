@@ -118,8 +118,7 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64, opening time.Duratio
 			}
 		case <-w.lingering.C:
 			w.expireLingering()
-		case reason := <-m.rebuild:
-			err = fmt.Errorf("%w: %s", errRebuild, reason)
+		case err = <-m.rebuild:
 		case <-w.lag.C:
 			if !w.progress.IsOpen() {
 				return 0, errOpeningSlow

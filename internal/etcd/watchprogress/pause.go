@@ -29,3 +29,9 @@ func (p ReadPauses) Next(stood, longest time.Duration, random float64) (ReadPaus
 	}
 	return p, again.Delay(losses, random)
 }
+
+// SoonPause returns the pause before the cluster is read again because another node has named a change that the watch
+// does not show, and etcd has it. That happens once for each such change.
+func SoonPause(random float64) time.Duration {
+	return backoff.Policy{First: firstPause, Last: firstPause}.Delay(1, random)
+}

@@ -44,3 +44,8 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestSoonPause(t *testing.T) {
+	require.Equal(t, firstPause, SoonPause(backoff.NoJitter))
+	require.GreaterOrEqual(t, SoonPause(0), firstPause*4/5)
+}
