@@ -103,6 +103,10 @@ func (c Claim) OnRemainingTTL(asked Instant, left time.Duration, answered Instan
 	return c.afterRound(asked, counts, answered)
 }
 
+// OnRead returns the claim after a read, sent and answered at these instants, that showed every key that it must hold,
+// and that no other member is about to delete one. It clears suspicions as a round does, and moves no end.
+func (c Claim) OnRead(sent, answered Instant) Claim { return c.afterRound(sent, c.renewed, answered) }
+
 // afterRound returns the claim after a round in which the TTL is counted from counts.
 func (c Claim) afterRound(sent, counts, answered Instant) Claim {
 	switch {

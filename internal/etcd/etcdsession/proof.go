@@ -220,7 +220,27 @@ func (s *Session) settleAccusations(ctx context.Context, shown []*etcdserverpb.R
 	return nil
 }
 
-// recordProof records a read, sent at the instant sent, that found the session's keys and no accusation.
+// recordProof records a read, sent at the instant sent, that found the session's keys and no accusation. It ends the
+// suspension that followed from a lapse. A round would do so later, if its renewal hangs at a member of etcd that is
+// gone.
 func (s *Session) recordProof(sent deadline.Instant) {
-	s.UpdateProofs(func(p *deadline.Proofs, now deadline.Instant) deadline.Proofs { return p.OnRead(sent, now) })
+	s.mu.Lock()
+	now := s.cfg.Clock()
+	p := s.proofs.Load().OnRead(sent, now)
+	s.setProofs(p, now)
+	if !p.Lapsed() {
+		s.lapseSuspended = false // the next lapse is another one
+	}
+	again := false
+	if claim := s.claim.Load(); s.lost == nil && claim.Suspected() && !s.roundNeeded {
+		again = s.setClaim(claim.OnRead(sent, now))
+	}
+	s.mu.Unlock()
+	if again {
+		s.logConfirmed()
+	}
+}
+
+func (s *Session) logConfirmed() {
+	s.cfg.Logger.Info("etcd confirmed the session: no longer suspended", "lease", leaseName(s.id))
 }

@@ -159,7 +159,7 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	}
 
 	if s.recordRound(began, answer) {
-		s.cfg.Logger.Info("etcd confirmed the session: no longer suspended", "lease", leaseName(s.id))
+		s.logConfirmed()
 	}
 	return nil
 }

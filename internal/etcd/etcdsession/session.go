@@ -133,6 +133,7 @@ type Session struct {
 	renewalAnswered      bool  // a renewal of this lease was answered
 	listeners            []*listener
 	lapseSuspended       bool // the period has ended because the proofs have lapsed; they still are
+	roundNeeded          bool // the claim is suspected for another reason, too, which a read alone does not clear
 
 	pauseLogged time.Time                         // when a pause was last logged
 	unlogged    atomic.Pointer[session.LostError] // a suspension that deadlineLoop is to log
@@ -286,6 +287,7 @@ func (s *Session) Suspect(late, within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
 	s.setClaim(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))
+	s.roundNeeded = true
 	if s.endRound != nil && !before.Suspected() {
 		// The round in progress may take long and would prove nothing. A round sent since an earlier suspicion
 		// continues, because it clears that one.

@@ -73,6 +73,7 @@ type listener struct{ changed func() }
 // that the session is valid again. The lock is held, or the session is new.
 func (s *Session) setClaim(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
+	s.roundNeeded = s.roundNeeded && claim.Suspected()
 	old := s.period.Load()
 	if old != nil && old.number == claim.PeriodNumber() {
 		if before.Suspected() && !claim.Suspected() {
