@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
@@ -60,6 +61,8 @@ type Status struct {
 	Rebuilds     int64 `json:"rebuilds"` // reads of the whole cluster after a lost or lagging watch
 	// Watchers is the number of other nodes that would notice the death of this process.
 	Watchers int `json:"watchers"`
+	// SilenceTimeout is CrashDetection.SilenceTimeout with its default, 0 if the node has none.
+	SilenceTimeout time.Duration `json:"silence_timeout_ns"`
 	// ArmedWatchers is the number of nodes that may accuse this one of silence. Proof is the reason why none of them can
 	// have removed it for that.
 	ArmedWatchers int   `json:"armed_watchers"`
@@ -136,6 +139,7 @@ func (c *Cluster) Status() Status {
 	st.ClusterReady = st.Ready && leader.Address != ""
 	st.Terms, st.LastEnd = e.Terms(), e.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.Keeper.LostSessions(), p.Mirror.RebuildCount()
+	st.SilenceTimeout = suspicion.Settings(c.cfg.CrashDetection).OwnSilenceTimeout()
 	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.Detector.Stats())
 	for _, m := range snap.RegisteredMembers() {
 		if silent, to := p.silences.silenceOf(snap, m); to > 0 {

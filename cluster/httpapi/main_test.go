@@ -70,7 +70,7 @@ func follower() *fake {
 			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: leaderelection.ModeElection,
 			Ready: true, ClusterReady: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
-			Watchers: 3, ArmedWatchers: 2, Proof: cluster.ProofRead,
+			Watchers: 3, SilenceTimeout: 3500 * time.Millisecond, ArmedWatchers: 2, Proof: cluster.ProofRead,
 			Crashes: cluster.CrashStats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14,
 				SilenceAccusations: 6, SilenceRemovals: 5, WatchersLost: 15, LastGracePeriod: 150 * time.Millisecond},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),

@@ -44,6 +44,9 @@ type Log struct {
 type Crashes struct {
 	Watches  int64 `json:"watches"`  // other nodes that this node currently watches
 	Watchers int   `json:"watchers"` // other nodes that currently watch this node
+	// SilenceTimeoutSeconds is the time within which another node replaces this one when it stands still, if any watcher
+	// is armed; 0 without a silence time-out.
+	SilenceTimeoutSeconds float64 `json:"silence_timeout_seconds"`
 	// ArmedWatchers counts the nodes that may accuse this one of silence. Proof is the reason why none of them can have
 	// removed it for that: acknowledged (by all of them), read (etcd has answered), lapsed (none, so this node claims
 	// nothing), or empty without such watchers.
@@ -127,7 +130,8 @@ func newStatus(st cluster.Status) Status {
 		Log: Log{Waiting: st.Log.Waiting, Lost: int64(st.Log.Lost),
 			StalledForSeconds: st.Log.StalledFor.Round(time.Millisecond).Seconds()},
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
-			Removals: st.Crashes.Removals, ArmedWatchers: st.ArmedWatchers, Proof: string(st.Proof),
+			Removals: st.Crashes.Removals, SilenceTimeoutSeconds: st.SilenceTimeout.Seconds(),
+			ArmedWatchers: st.ArmedWatchers, Proof: string(st.Proof),
 			SilenceAccusations: st.Crashes.SilenceAccusations, SilenceRemovals: st.Crashes.SilenceRemovals,
 			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost,
 			LastGracePeriodSeconds: st.Crashes.LastGracePeriod.Seconds()},

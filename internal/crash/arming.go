@@ -67,8 +67,8 @@ func (a *armer) armedAs(s *state.Snapshot) (*state.Member, *etcdsession.Session)
 
 // NextBeat implements [heartbeat.Armer].
 func (d *Detector) NextBeat(stream uint64, instance string) (b heartbeat.Beat, next time.Duration) {
-	a, timeout := d.armer, d.cfg.Settings.SilenceTimeout
-	if timeout <= 0 || d.cfg.Settings.Off {
+	a, timeout := d.armer, d.cfg.Settings.OwnSilenceTimeout()
+	if timeout == 0 {
 		return b, heartbeat.SendEvery
 	}
 	s := d.cfg.Mirror.Snapshot()

@@ -194,3 +194,26 @@ func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
 	require.GreaterOrEqual(t, measured, 220*time.Millisecond)
 	require.Equal(t, suspicion.LeastTTL(measured).String(), said[2])
 }
+
+// A node that is too far for its silence time-out, but not for its TTL, is warned with the one that it needs, and arms
+// no watcher.
+func TestNodeTooFarForItsSilenceTimeoutIsWarned(t *testing.T) {
+	t.Parallel()
+	const warning = "it has no silence time-out"
+	log := &logtest.Buffer{}
+	c := clustertest.New(t, 2, clustertest.WithTTL(30), clustertest.WithPatience(time.Minute), first(50*time.Millisecond),
+		clustertest.WithLogger(log.Logger()), nodetest.WithCrashDetection(cluster.CrashDetection{SilenceTimeout: time.Second}))
+	nodetest.AwaitWatched(t, c, 2, 1)
+	require.Equal(t, 1, log.Count(warning), "at its start")
+	said := regexp.MustCompile(warning + `.*round_trip=(\S+) silence_timeout=1s silence_timeout_needed=(\S+)`).
+		FindStringSubmatch(fmt.Sprint(log))
+	require.NotNil(t, said, fmt.Sprint(log))
+	measured, err := time.ParseDuration(said[1])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, measured, 100*time.Millisecond)
+	require.Equal(t, suspicion.LeastSilenceTimeoutAt(measured).String(), said[2])
+	c.Eventually(func() bool { return c.Node(1).Cluster().Status().ArmedWatchers == 1 }, "the near one is watched")
+	far := c.Node(0).Cluster().Status()
+	require.Zero(t, far.ArmedWatchers)
+	require.Equal(t, time.Second, far.SilenceTimeout)
+}

@@ -61,7 +61,8 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{cfg: cfg}
 	registered, err := registration.New(registration.Config{Process: cfg.Process, TTL: cfg.TTL, Record: cfg.Record,
 		RemovePredecessor: !cfg.Detection.Off, GracePeriod: cfg.Detection.GracePeriod, Identify: cfg.Identify,
-		OnLost: cfg.OnLost, Explain: cfg.Explain, Accusations: etcdsession.Accusations{
+		SilenceTimeout: cfg.Detection.OwnSilenceTimeout(),
+		OnLost:         cfg.OnLost, Explain: cfg.Explain, Accusations: etcdsession.Accusations{
 			Ranges: []string{cfg.Keys.AccusationsOf(cfg.Address)}, Silence: cfg.Keys.SilenceAccusationsOf(cfg.Address),
 			OnRefuted: func(keys []string) { m.Detector.RecordRefuted(keys) }}})
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 const (
@@ -44,11 +46,11 @@ func NewTrips(member uint64, took ...time.Duration) (trips []Trip) {
 //
 // The recorded value is that distance, rounded up to one of four steps in each doubling. It grows as soon as
 // the distance does. It shrinks when the distance is at most two thirds of it, once a minute at most; it
-// shrinks immediately if the member was left to its lease and no longer needs to be. So a member at a constant
-// distance never rewrites its record. One at a changing distance rewrites it at most once a minute to reduce
+// shrinks immediately if the member was too far for its lease or its silence time-out and no longer is. So a member at
+// a constant distance never rewrites its record. One at a changing distance rewrites it at most once a minute to reduce
 // the value, and in between once for each step up.
 type Distance struct {
-	ttl      time.Duration
+	limits   [2]time.Duration // the greatest steps that are not too far for the silence time-out, and for the lease
 	trips    [maxEtcdMembers]etcdTrips
 	n        int // number of round trips so far
 	recorded time.Duration
@@ -66,10 +68,13 @@ type etcdTrips struct {
 // leastTrip returns the least of the last tripSamples round trips.
 func (w etcdTrips) leastTrip() time.Duration { return slices.Min(w.last[:min(w.n, tripSamples)]) }
 
-// NewDistance returns the distance of a member that starts with sessions of the given TTL, from the given round trips.
-// One is enough; two for each member of etcd are better.
-func NewDistance(ttl time.Duration, trips ...Trip) Distance {
-	d := Distance{ttl: ttl}
+// NewDistance returns the distance of a member that starts with sessions of the given TTL and with that silence time-out,
+// 0 for none, from the given round trips. One is enough; two for each member of etcd are better.
+func NewDistance(ttl, silenceTimeout time.Duration, trips ...Trip) Distance {
+	d := Distance{limits: [2]time.Duration{farthestStep(ttl), farthestStep(ttl)}}
+	if silenceTimeout > 0 {
+		d.limits[0] = min(d.limits[0], farthestForSilence(silenceTimeout))
+	}
 	for _, t := range trips {
 		d = d.addTrip(t)
 	}
@@ -80,8 +85,9 @@ func NewDistance(ttl time.Duration, trips ...Trip) Distance {
 // OnTrip returns the distance after one more request, at now.
 func (d Distance) OnTrip(now time.Time, trip Trip) Distance {
 	d = d.addTrip(trip)
-	said, limit := d.measuredStep(), farthestStep(d.ttl)
-	switch back := d.recorded > limit && said <= limit; {
+	said := d.measuredStep()
+	back := slices.ContainsFunc(d.limits[:], func(limit time.Duration) bool { return d.recorded > limit && said <= limit })
+	switch {
 	case said == d.recorded:
 	case said > d.recorded:
 		d.recorded = said
@@ -116,6 +122,9 @@ func (d Distance) addTrip(t Trip) Distance {
 	return d
 }
 
+// TooFar reports whether the member is too far from etcd for its lease or its silence time-out, by its record.
+func (d Distance) TooFar() bool { return d.recorded > d.limits[0] }
+
 // measuredStep returns the distance by the last round trips, as a step. A member of etcd that has answered only once,
 // beside others that have answered more often, never makes the distance so large that the member is left to its
 // lease.
@@ -132,7 +141,7 @@ func (d Distance) measuredStep() (far time.Duration) {
 		}
 	}
 	if once = stepUp(once); known {
-		once = min(once, farthestStep(d.ttl))
+		once = min(once, d.limits[1])
 	}
 	return max(stepUp(far), once)
 }
@@ -153,6 +162,11 @@ func (l LoggedDistance) Outdated(now time.Time, roundTrip time.Duration) bool {
 // farthestStep returns the greatest step at which a member is not left to its lease. The resulting grace period is
 // longer than any request that a session's round waits for, a fifth of the TTL.
 func farthestStep(ttl time.Duration) time.Duration { return stepDown(ttl / (periodsPerTTL * slowdown)) }
+
+// farthestForSilence returns the greatest step at which a member has that silence time-out.
+func farthestForSilence(timeout time.Duration) time.Duration {
+	return stepDown(deadline.ProofTimesOf(timeout).Read / tripsPerRead)
+}
 
 // stepUp returns the smallest step that is not less than the round trip. A step is nearLimit times 5/4, 6/4, 7/4 or
 // 8/4 of a power of two. For a round trip up to nearLimit, stepUp returns 0.

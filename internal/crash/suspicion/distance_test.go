@@ -47,18 +47,18 @@ func to(took time.Duration) Trip { return Trip{Member: 1, Took: took} }
 
 // The least round trip decides: the remainder is load.
 func TestDistanceOfTheStart(t *testing.T) {
-	require.Zero(t, NewDistance(ttl).RoundTrip())
-	require.Equal(t, 200*ms, NewDistance(ttl, to(161*ms)).RoundTrip())
-	require.Zero(t, NewDistance(ttl, NewTrips(1, ms, 161*ms)...).RoundTrip())
-	require.Zero(t, NewDistance(ttl, NewTrips(1, 161*ms, 161*ms, 161*ms, ms, 161*ms, 161*ms)...).RoundTrip())
-	require.Equal(t, 100*ms, NewDistance(ttl, NewTrips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
+	require.Zero(t, NewDistance(ttl, 0).RoundTrip())
+	require.Equal(t, 200*ms, NewDistance(ttl, 0, to(161*ms)).RoundTrip())
+	require.Zero(t, NewDistance(ttl, 0, NewTrips(1, ms, 161*ms)...).RoundTrip())
+	require.Zero(t, NewDistance(ttl, 0, NewTrips(1, 161*ms, 161*ms, 161*ms, ms, 161*ms, 161*ms)...).RoundTrip())
+	require.Equal(t, 100*ms, NewDistance(ttl, 0, NewTrips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
 }
 
 // One of three endpoints of etcd is far, and the watch may be there. The endpoints are asked in turn or at
 // random, and all of them are slow now and then.
 func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 	for first := range 3 {
-		d := NewDistance(ttl, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, ms, ms)...)...)
+		d := NewDistance(ttl, 0, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, ms, ms)...)...)
 		for i := range 3 * tripSamples {
 			trip := Trip{Member: uint64(1 + i%3), Took: ms}
 			if i%3 == first {
@@ -69,7 +69,7 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		d := NewDistance(ttl, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, 100*ms, 100*ms)...)...)
+		d := NewDistance(ttl, 0, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, 100*ms, 100*ms)...)...)
 		others, now := 0, noon
 		for range 100 {
 			now = now.Add(shrinkEvery)
@@ -90,7 +90,7 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 // Load on the machine does not count as distance as long as one of three requests is not delayed.
 func TestLoadIsNoDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, slow := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), 0
+		d, slow := NewDistance(ttl, 0, NewTrips(1, ms, ms, ms)...), 0
 		for i := range 100 {
 			took := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "took"))
 			if slow++; slow == tripSamples || took <= nearLimit {
@@ -105,7 +105,7 @@ func TestLoadIsNoDistance(t *testing.T) {
 // A member of etcd that is gone does not count as distance forever. Any number of members may come and go one
 // after the other.
 func TestDistanceOfAMemberThatIsGone(t *testing.T) {
-	d := NewDistance(ttl, append(NewTrips(1, ms, ms), NewTrips(2, 100*ms, 100*ms)...)...)
+	d := NewDistance(ttl, 0, append(NewTrips(1, ms, ms), NewTrips(2, 100*ms, 100*ms)...)...)
 	require.Equal(t, 100*ms, d.RoundTrip())
 	for range forgottenAfter {
 		d = d.OnTrip(noon, to(ms))
@@ -117,12 +117,12 @@ func TestDistanceOfAMemberThatIsGone(t *testing.T) {
 		}
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
-	once := NewDistance(10*time.Second, append(NewTrips(1, ms, ms), NewTrips(2, 2*time.Second)...)...)
+	once := NewDistance(10*time.Second, 0, append(NewTrips(1, ms, ms), NewTrips(2, 2*time.Second)...)...)
 	require.Equal(t, farthestStep(10*time.Second), once.RoundTrip(), "one that answered once leaves nobody to its lease")
 }
 
 func TestDistanceGrowsSoonAndShrinksOnceAMinute(t *testing.T) {
-	d, now := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), noon
+	d, now := NewDistance(ttl, 0, NewTrips(1, ms, ms, ms)...), noon
 	after := func(pause, trip time.Duration) time.Duration {
 		now = now.Add(pause)
 		d = d.OnTrip(now, to(trip))
@@ -150,7 +150,7 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 		r := state.Record{InstanceID: "i", TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
 		return LeftToLease(&state.Member{Record: r})
 	}
-	d, now := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), noon
+	d, now := NewDistance(ttl, 0, NewTrips(1, ms, ms, ms)...), noon
 	for range 2 {
 		d = d.OnTrip(now, to(2*time.Second))
 		require.False(t, left(d))
@@ -162,10 +162,10 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 		require.False(t, left(d))
 		d = d.OnTrip(now, to(ms))
 	}
-	require.True(t, left(NewDistance(ttl, to(time.Second))))
-	require.True(t, left(NewDistance(ttl, NewTrips(1, time.Second, time.Second)...)))
-	require.False(t, left(NewDistance(ttl, NewTrips(1, time.Second, time.Second, ms)...)))
-	require.False(t, left(NewDistance(ttl, NewTrips(1, time.Second, ms)...)))
+	require.True(t, left(NewDistance(ttl, 0, to(time.Second))))
+	require.True(t, left(NewDistance(ttl, 0, NewTrips(1, time.Second, time.Second)...)))
+	require.False(t, left(NewDistance(ttl, 0, NewTrips(1, time.Second, time.Second, ms)...)))
+	require.False(t, left(NewDistance(ttl, 0, NewTrips(1, time.Second, ms)...)))
 
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl")) * time.Second
@@ -183,7 +183,7 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(26*ms), int64(time.Second)).Draw(t, "least"))
 		trip := rapid.Int64Range(int64(least), int64(least*119/100))
-		d := NewDistance(ttl, NewTrips(1, least, least, least*119/100)...)
+		d := NewDistance(ttl, 0, NewTrips(1, least, least, least*119/100)...)
 		for range 3 { // the steps up, if it began low
 			d = d.OnTrip(noon, to(least*119/100))
 		}
@@ -199,7 +199,7 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 // below the least of the last three.
 func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, now := NewDistance(ttl, to(ms)), noon
+		d, now := NewDistance(ttl, 0, to(ms)), noon
 		shrunk := noon.Add(-shrinkEvery)
 		for range 200 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "pause")))
@@ -235,4 +235,25 @@ func TestLinesAboutADistance(t *testing.T) {
 		append([]time.Duration{40 * ms}, lasting...)...))
 	require.Equal(t, []time.Duration{100 * ms, 40 * ms}, lines(LoggedDistance{}, append(lasting, 40*ms)...), "and back")
 	require.Empty(t, lines(LoggedDistance{RoundTrip: 100 * ms}, lasting...), "what was measured at the start")
+}
+
+// A member that is too far for its silence time-out while etcd is slow has it again as soon as etcd is not, however
+// often.
+func TestDistanceTooFarForSilence(t *testing.T) {
+	const timeout = 3500 * ms
+	d := NewDistance(ttl, timeout, NewTrips(1, 900*ms, 900*ms)...)
+	for range 5 {
+		require.True(t, d.TooFar())
+		require.True(t, TooFarForSilence(d.RoundTrip(), timeout))
+		require.False(t, TooFar(d.RoundTrip(), ttl))
+		d = d.OnTrip(noon, to(ms))
+		require.False(t, d.TooFar())
+		require.False(t, TooFarForSilence(d.RoundTrip(), timeout))
+		for range tripSamples {
+			d = d.OnTrip(noon, to(900*ms))
+		}
+	}
+	require.False(t, NewDistance(ttl, timeout, to(farthestForSilence(timeout))).TooFar())
+	require.True(t, NewDistance(ttl, timeout, to(farthestForSilence(timeout)+1)).TooFar())
+	require.False(t, NewDistance(ttl, 0, to(900*ms)).TooFar(), "it has none")
 }

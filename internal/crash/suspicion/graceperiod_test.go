@@ -29,7 +29,7 @@ func TestGracePeriodAtADistance(t *testing.T) {
 	const least = 100 * ms
 	for d := time.Duration(0); d < time.Second; d += 100 * time.Microsecond {
 		trip := 2 * d
-		m := at(NewDistance(ttl, NewTrips(1, trip, trip, trip)...).RoundTrip(), 60)
+		m := at(NewDistance(ttl, 0, NewTrips(1, trip, trip, trip)...).RoundTrip(), 60)
 		gracePeriod := GracePeriod(least, 0, m)
 		require.GreaterOrEqual(t, gracePeriod, 5*trip, "%v", d)
 		require.LessOrEqual(t, gracePeriod, max(least, 25*d/2), "%v", d)

@@ -79,6 +79,14 @@ func SilenceTimeoutOrDefault(timeout, ttl time.Duration) time.Duration {
 	return timeout
 }
 
+// OwnSilenceTimeout returns the silence time-out of a member with these settings, 0 if it has none.
+func (s Settings) OwnSilenceTimeout() time.Duration {
+	if s.Off {
+		return 0
+	}
+	return max(0, s.SilenceTimeout)
+}
+
 // WithDefaults returns s with defaults in place of zero fields, without one for the silence time-out.
 func (s Settings) WithDefaults() Settings {
 	s.Watchers = cmp.Or(s.Watchers, DefaultWatchers)

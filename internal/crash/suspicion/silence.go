@@ -15,8 +15,19 @@ const tripsPerRead = 5
 // alone: it ends as soon, or the member is so far from etcd that its reads would prove nothing by the time they are
 // answered.
 func MayArm(timeout, ttl time.Duration, own *state.Member) bool {
-	return timeout > 0 && timeout < ttl && !LeftToLease(own) &&
-		tripsPerRead*own.RoundTrip() <= deadline.ProofTimesOf(timeout).Read
+	return timeout > 0 && timeout < ttl && !LeftToLease(own) && !TooFarForSilence(own.RoundTrip(), timeout)
+}
+
+// TooFarForSilence reports whether a member at that round trip from etcd arms no watcher with that silence time-out.
+func TooFarForSilence(roundTrip, timeout time.Duration) bool {
+	return timeout > 0 && tripsPerRead*roundTrip > deadline.ProofTimesOf(timeout).Read
+}
+
+// LeastSilenceTimeoutAt returns the smallest silence time-out, in tenths of a second, with which a member at that round
+// trip arms watchers.
+func LeastSilenceTimeoutAt(roundTrip time.Duration) time.Duration {
+	const tenth = time.Second / 10
+	return (deadline.LeastTimeout(tripsPerRead*roundTrip) + tenth - 1).Truncate(tenth)
 }
 
 // HoldOff reports whether no member is to be removed for its silence, because that many accusations of silence stand,

@@ -93,3 +93,28 @@ func TestWatcherKey(t *testing.T) {
 		require.Equal(t, i >= 30-maxTargetFactor*2, member, i)
 	}
 }
+
+func TestMayArm(t *testing.T) {
+	const timeout = 3500 * ms
+	require.True(t, MayArm(timeout, 10*time.Second, at(0, 10)))
+	require.True(t, MayArm(timeout, 10*time.Second, at(240*ms, 10)))
+	require.False(t, MayArm(timeout, 10*time.Second, at(280*ms, 10)), "its reads would come too late")
+	require.False(t, MayArm(12*time.Second, 15*time.Second, at(1100*ms, 15)), "it is left to its lease")
+	require.False(t, MayArm(timeout, timeout, at(0, 10)), "the lease ends as soon")
+	require.False(t, MayArm(0, 10*time.Second, at(0, 10)))
+	require.False(t, MayArm(-1, 10*time.Second, at(280*ms, 10)))
+}
+
+// The least silence time-out at a distance is near enough, a tenth of a second less is not, and it is less than any TTL
+// with which the member is not left to its lease.
+func TestLeastSilenceTimeoutAt(t *testing.T) {
+	for trip := nearLimit; trip < 2*time.Second; trip += 7 * ms {
+		timeout := LeastSilenceTimeoutAt(trip)
+		require.Zero(t, timeout%(100*ms))
+		require.False(t, TooFarForSilence(trip, timeout), "%v", trip)
+		require.True(t, TooFarForSilence(trip, timeout-100*ms), "%v", trip)
+		if timeout >= LeastSilenceTimeout {
+			require.Less(t, timeout, LeastTTL(trip), "%v", trip)
+		}
+	}
+}

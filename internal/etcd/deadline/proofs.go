@@ -20,6 +20,9 @@ func ProofTimesOf(timeout time.Duration) ProofTimes {
 	return ProofTimes{Acknowledged: timeout * 3 / 4, Read: timeout * 3 / 8}
 }
 
+// LeastTimeout returns the smallest silence time-out with which a read counts for that time.
+func LeastTimeout(read time.Duration) time.Duration { return (8*read + 2) / 3 }
+
 // HeartbeatEvery is the time between two heartbeats to an armed watcher. Seven in a row may be lost.
 func (t ProofTimes) HeartbeatEvery() time.Duration { return t.Acknowledged / 8 }
 

@@ -19,12 +19,38 @@ type etcdDistance struct {
 	suspicion.Distance
 	measuredRound time.Time // last renewal round that was measured
 	leftToLease   bool      // crash detection leaves the node to its lease, and the log says so
+	farForSilence bool      // the node has no silence time-out because of its distance, and the log says so
 	logged        suspicion.LoggedDistance
 }
 
 // measureDistance measures this node's distance from etcd and stores it in the record, before the node is registered
-// under key. It fails if etcd answers no request.
+// under key. It fails if etcd answers no request. If the node seems too far, it measures again: just after a fault a
+// member of etcd may be slow for a moment, and the record shrinks only with the session's next rounds.
 func (m *Membership) measureDistance(ctx context.Context, key string) error {
+	m.mu.Lock()
+	ttl := m.session.TTL()
+	m.mu.Unlock()
+	trips, err := m.measureTrips(ctx, key)
+	if err != nil {
+		return err
+	}
+	d := suspicion.NewDistance(ttl, m.cfg.SilenceTimeout, trips...)
+	if d.TooFar() {
+		soon, cancel := context.WithTimeout(ctx, 2*d.RoundTrip())
+		again, _ := m.measureTrips(soon, key)
+		cancel()
+		d = suspicion.NewDistance(ttl, m.cfg.SilenceTimeout, append(trips, again...)...)
+	}
+	m.mu.Lock()
+	warn := m.setDistance(d)
+	m.distance.logged.RoundTrip = m.distance.RoundTrip()
+	m.mu.Unlock()
+	warn()
+	return nil
+}
+
+// measureTrips returns the round trips of probeCount requests that are sent together, as far as etcd answers them.
+func (m *Membership) measureTrips(ctx context.Context, key string) (answered []suspicion.Trip, err error) {
 	var trips [probeCount]suspicion.Trip
 	var errs [probeCount]error
 	var wg sync.WaitGroup
@@ -38,21 +64,15 @@ func (m *Membership) measureDistance(ctx context.Context, key string) error {
 		})
 	}
 	wg.Wait()
-	var answered []suspicion.Trip
 	for i, err := range errs {
 		if err == nil {
 			answered = append(answered, trips[i])
 		}
 	}
 	if len(answered) == 0 {
-		return errs[0]
+		return nil, errs[0]
 	}
-	m.mu.Lock()
-	warn := m.setDistance(suspicion.NewDistance(m.session.TTL(), answered...))
-	m.distance.logged.RoundTrip = m.distance.RoundTrip()
-	m.mu.Unlock()
-	warn()
-	return nil
+	return answered, nil
 }
 
 // remeasureDistance uses the session's last read, if there was a renewal round since the last time.
@@ -92,17 +112,26 @@ func (m *Membership) remeasureDistance() {
 // setDistance stores d in the record. The caller holds m.mu. It must call warn after releasing m.mu; warn logs
 // if the node has become too far from etcd.
 func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
+	was, ttl := m.distance, time.Duration(m.record.TTL)*time.Second
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
-	was, ttl := m.distance.leftToLease, time.Duration(m.record.TTL)*time.Second
 	m.distance.leftToLease = suspicion.TooFar(d.RoundTrip(), ttl)
-	if !m.distance.leftToLease || was || !m.cfg.RemovePredecessor {
-		return func() {}
+	m.distance.farForSilence = suspicion.TooFarForSilence(d.RoundTrip(), m.cfg.SilenceTimeout)
+	switch {
+	case m.distance.leftToLease && !was.leftToLease && m.cfg.RemovePredecessor:
+		return func() {
+			m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
+				"others wait until that has run out; run it nearer to etcd, or raise the TTL",
+				"round_trip", d.RoundTrip().String(), "ttl", ttl.String(),
+				"ttl_needed", suspicion.LeastTTL(d.RoundTrip()).String())
+		}
+	case m.distance.farForSilence && !was.farForSilence && !m.distance.leftToLease:
+		return func() {
+			m.log.Warn("this node is so far from etcd that it has no silence time-out: if it stands still or is cut off, the "+
+				"others wait until its lease has run out; run it nearer to etcd, or raise the silence time-out",
+				"round_trip", d.RoundTrip().String(), "silence_timeout", m.cfg.SilenceTimeout.String(),
+				"silence_timeout_needed", suspicion.LeastSilenceTimeoutAt(d.RoundTrip()).String())
+		}
 	}
-	return func() {
-		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
-			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
-			"round_trip", d.RoundTrip().String(), "ttl", ttl.String(),
-			"ttl_needed", suspicion.LeastTTL(d.RoundTrip()).String())
-	}
+	return func() {}
 }

@@ -44,6 +44,7 @@ type Config struct {
 	// answers there.
 	RemovePredecessor bool
 	GracePeriod       time.Duration // time that the predecessor has to refute the accusation
+	SilenceTimeout    time.Duration // of this node; 0 for none
 	MeasureEvery      time.Duration // pause between looks at the session's rounds
 	// Identify returns the instance id of the process that answers at an address, which is this node's own. It is not
 	// used by a member of an election only.

@@ -30,6 +30,8 @@ type Config struct {
 	RemovePredecessor bool
 	GracePeriod       time.Duration
 	Identify          func(ctx context.Context, address string) (instance string, err error)
+	// SilenceTimeout, if not 0, is that of this process.
+	SilenceTimeout time.Duration
 
 	// Accusations, if set, describes the keys by which other members accuse this one.
 	Accusations etcdsession.Accusations
@@ -65,7 +67,7 @@ func New(cfg Config) (*Registration, error) {
 		LagTimeout: cfg.TTL / 3})
 	r.Membership = membership.New(membership.Config{Process: cfg.Named("member"), Mirror: r.Mirror, Record: cfg.Record,
 		RemovePredecessor: cfg.RemovePredecessor, GracePeriod: cfg.GracePeriod, Identify: cfg.Identify,
-		MeasureEvery: cfg.TTL / 3})
+		SilenceTimeout: cfg.SilenceTimeout, MeasureEvery: cfg.TTL / 3})
 	keeper, err := etcdsession.NewKeeper(
 		etcdsession.Config{Process: cfg.Named("session"), TTL: cfg.TTL, View: r.Mirror,
 			Accusations: cfg.Accusations},

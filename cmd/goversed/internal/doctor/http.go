@@ -117,10 +117,13 @@ func (x *examiner) readStatus(ctx context.Context, address string) *diagnosis.HT
 			Crashes *struct {
 				Watches  int `json:"watches"`
 				Watchers int `json:"watchers"`
+
+				SilenceTimeout float64 `json:"silence_timeout_seconds"`
 			} `json:"crashes"`
 		}
 		if json.Unmarshal(all.body, &said) == nil && said.Crashes != nil {
 			out.Watches, out.Watchers = said.Crashes.Watches, said.Crashes.Watchers
+			out.SilenceTimeout = time.Duration(said.Crashes.SilenceTimeout * float64(time.Second))
 		}
 	}
 	return out

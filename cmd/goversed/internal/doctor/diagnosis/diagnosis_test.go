@@ -195,6 +195,12 @@ func TestEachRule(t *testing.T) {
 			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3),
 			leasedKV("/goverse/nodes/b:1", nodeRecord(2, `,"round_trip_ms":1000`), 2, 4)},
 			check: CheckCrashes, severity: Warning, says: "b:1 is so far from etcd (1s for one request, a TTL of 10s)"},
+		"a node too far for its silence time-out": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, `,"round_trip_ms":280`), 1, 3),
+			leasedKV("/goverse/nodes/b:1", nodeRecord(2, `,"round_trip_ms":280`), 2, 4)},
+			alter: func(f *Facts) { f.Nodes[0].HTTP.SilenceTimeout = 3500 * time.Millisecond },
+			check: CheckCrashes, severity: Warning, says: "the node a:1 is so far from etcd (280ms for one request, a silence " +
+				"time-out of 3.5s) that it has no silence time-out"},
 		"an accused node": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
 			leasedKV("/goverse/nodes-accused/b:1/i1", `{"incarnation":4,"evidence":"refused"}`, 1, 5),
 			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/nodes/b:1", nodeRecord(2, ""), 2, 4)},

@@ -180,7 +180,9 @@ type HTTPStatus struct {
 	// unknown.
 	Ready             bool
 	Watches, Watchers int
-	Clock             *Clock
+	// SilenceTimeout is its own; 0 means none or unknown.
+	SilenceTimeout time.Duration
+	Clock          *Clock
 }
 
 // Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTP answer

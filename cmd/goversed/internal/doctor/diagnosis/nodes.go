@@ -105,13 +105,6 @@ func diagnoseCrashDetection(f Facts) []Finding {
 		return nil
 	}
 	c := findings{check: CheckCrashes}
-	for _, m := range f.State.Snapshot.MembersWithServer() {
-		if suspicion.TooFar(m.RoundTrip(), time.Duration(m.TTL)*time.Second) {
-			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.LeastTTL(m.RoundTrip())),
-				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
-					"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)
-		}
-	}
 	for _, a := range f.State.Snapshot.Accusations {
 		if a.Removed {
 			continue // its node is gone, and the accusation goes too
@@ -120,6 +113,7 @@ func diagnoseCrashDetection(f Facts) []Finding {
 			"being gone by %s: %s", a.Address, cmp.Or(f.State.Snapshot.AccuserAddress(a), a.Accuser), a.Evidence)
 	}
 	addSilentNodes(f, &c)
+	addFarNodes(f, &c)
 	for _, n := range f.Nodes {
 		if n.HTTP != nil && n.HTTP.Failed == "" && n.HTTP.Ready && (n.HTTP.Watches == 0 || n.HTTP.Watchers == 0) {
 			c.add(Warning, "check that the nodes reach each other's addresses, and that --crash-detection is on everywhere",
@@ -128,6 +122,30 @@ func diagnoseCrashDetection(f Facts) []Finding {
 		}
 	}
 	return c.orOKFinding("each node is near enough to etcd that a crash can be noticed before its lease runs out")
+}
+
+// addFarNodes checks that each node is near enough to etcd to be replaced before its lease runs out.
+func addFarNodes(f Facts, c *findings) {
+	timeouts := map[string]time.Duration{}
+	for _, n := range f.Nodes {
+		if n.HTTP != nil {
+			timeouts[n.Address] = n.HTTP.SilenceTimeout
+		}
+	}
+	for _, m := range f.State.Snapshot.MembersWithServer() {
+		trip, ttl, timeout := m.RoundTrip(), time.Duration(m.TTL)*time.Second, timeouts[m.Address]
+		switch {
+		case suspicion.TooFar(trip, ttl):
+			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.LeastTTL(trip)),
+				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
+					"dies, the others wait until that has run out", m.Address, trip, ttl)
+		case suspicion.TooFarForSilence(trip, timeout):
+			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --silence-timeout to %v",
+				suspicion.LeastSilenceTimeoutAt(trip)),
+				"the node %s is so far from etcd (%v for one request, a silence time-out of %v) that it has no silence time-out: "+
+					"if it stands still or is cut off, the others wait until its lease has run out", m.Address, trip, timeout)
+		}
+	}
 }
 
 // addSilentNodes checks that each node answers the nodes that watch it.

@@ -40,7 +40,7 @@ func diagnoseLatency(f Facts) []Finding {
 		}
 		read, write := median(e.Reads), median(e.Writes)
 		slowest = max(slowest, read, write)
-		far := suspicion.NewDistance(f.TTL, suspicion.NewTrips(0, e.Reads...)...).RoundTrip()
+		far := suspicion.NewDistance(f.TTL, 0, suspicion.NewTrips(0, e.Reads...)...).RoundTrip()
 		needed := func(d time.Duration) time.Duration {
 			return (roundShare*d + time.Second - 1).Truncate(time.Second)
 		}
