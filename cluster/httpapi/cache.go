@@ -33,8 +33,9 @@ type cache struct {
 	reads    chan struct{} // limits concurrent reads; nil: no limit
 	readRate *rate.Limiter // limits the rate of reads; nil: no limit
 
-	mu      sync.Mutex
-	answers map[string]cachedAnswer
+	mu        sync.Mutex
+	answers   map[string]cachedAnswer
+	forgotten int // number of calls of forget; reads that began before one are not remembered
 }
 
 type cachedAnswer struct {
@@ -66,8 +67,11 @@ func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
+		c.mu.Lock()
+		forgotten := c.forgotten
+		c.mu.Unlock()
 		body, err := c.limitedRead(ctx, read)
-		c.store(question, cachedAnswer{body, err, time.Now()})
+		c.store(question, cachedAnswer{body, err, time.Now()}, forgotten)
 		return body, err
 	})
 	return body, err
@@ -95,18 +99,23 @@ func (c *cache) lookUp(question string, now time.Time) (cachedAnswer, bool) {
 	return a, ok && now.Sub(a.at) < c.ttl
 }
 
-// forget makes the next caller read the answer to a question anew.
+// forget makes the next caller read the answer to a question anew, even if a read of it is in progress.
 func (c *cache) forget(question string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.answers, question)
+	c.forgotten++
+	c.flight.Forget(question)
 }
 
-// store first removes outdated answers. If the cache is still full, the answer is not kept and the next caller
-// reads.
-func (c *cache) store(question string, a cachedAnswer) {
+// store first removes outdated answers. If the cache is still full, or forget was called since the read began, the
+// answer is not kept and the next caller reads.
+func (c *cache) store(question string, a cachedAnswer, forgotten int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.forgotten != forgotten {
+		return
+	}
 	for q, old := range c.answers {
 		if a.at.Sub(old.at) >= c.ttl {
 			delete(c.answers, q)

@@ -79,6 +79,35 @@ func TestCacheIsBounded(t *testing.T) {
 	})
 }
 
+// A read that is in progress when its answer is forgotten serves no later caller.
+func TestForgottenWhileRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, began, changed := newCache(time.Second, maxReads), make(chan struct{}), make(chan struct{})
+		var former sync.WaitGroup
+		former.Go(func() {
+			body, err := c.get(t.Context(), "it", time.Minute, func(context.Context) (any, error) {
+				close(began)
+				<-changed
+				return "old", nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, "old", body)
+		})
+		<-began
+		c.forget("it")
+		read := func(context.Context) (any, error) { return "new", nil }
+		body, err := c.get(t.Context(), "it", time.Minute, read)
+		require.NoError(t, err)
+		require.Equal(t, "new", body)
+		close(changed)
+		former.Wait()
+		body, err = c.get(t.Context(), "it", time.Minute, read)
+		require.NoError(t, err)
+		require.Equal(t, "new", body)
+	})
+}
+
 // However many questions there are, only a few reads run at a time.
 func TestCacheReadsFewAtATime(t *testing.T) {
 	t.Parallel()
