@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -144,35 +145,51 @@ func Probe(ctx context.Context, cfg Config) error {
 	return probePooling(ctx, a, b)
 }
 
+// probePatience limits each request of probePooling.
+const probePatience = 2 * time.Second
+
 // probePooling returns ErrPooled unless a is to one server process all the time: while b is in a transaction, a pooler
 // that pools transactions gives a's next one another server process, or none.
-func probePooling(parent context.Context, a, b *connection) error {
-	ctx, cancel := context.WithTimeout(parent, 2*time.Second)
-	defer cancel()
-	pid := func(c *connection) (pid int32, err error) {
-		err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
-		return pid, err
-	}
-	before, err := pid(a)
+func probePooling(ctx context.Context, a, b *connection) error {
+	before, err := a.serverProcess(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := b.Exec(ctx, "BEGIN", pgx.QueryExecModeSimpleProtocol); err != nil {
+	if err := b.execProbe(ctx, "BEGIN"); err != nil {
 		return err
 	}
-	other, err := pid(b)
+	other, err := b.serverProcess(ctx)
 	if err != nil {
 		return err
 	}
-	after, err := pid(a)
-	switch {
-	case parent.Err() != nil:
-		return context.Cause(parent)
-	case ctx.Err() != nil || err == nil && (after != before || other == before):
+	switch after, err := a.serverProcess(ctx); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		if _, failed := b.serverProcess(ctx); failed != nil {
+			return err // the server is slow, or the network
+		}
 		return ErrPooled
 	case err != nil:
 		return err
+	case after != before || other == before:
+		return ErrPooled
 	}
-	_, err = b.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
+	return b.execProbe(ctx, "ROLLBACK")
+}
+
+// serverProcess returns the id of the server process to which the connection is at present.
+func (c *connection) serverProcess(ctx context.Context) (pid int32, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	return pid, err
+}
+
+// execProbe executes a request of probePooling that returns nothing.
+func (c *connection) execProbe(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	_, err := c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
