@@ -25,8 +25,8 @@ func TestStatusOfAFollower(t *testing.T) {
 		"log": map[string]any{"waiting": 0.0, "lost": 0.0, "stalled_for_seconds": 0.0},
 		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0,
 			"refutations": 14.0, "watchers_lost": 15.0,
-			"armed_watchers": 2.0, "silence_timeout_seconds": 3.5, "proof": "read", "silence_accusations": 6.0, "silence_removals": 5.0,
-			"last_grace_period_seconds": 0.15},
+			"armed_watchers": 2.0, "silence_timeout_seconds": 3.5, "proof": "read",
+			"silence_accusations": 6.0, "silence_removals": 5.0, "last_grace_period_seconds": 0.15},
 	}, body)
 }
 

@@ -202,7 +202,8 @@ func TestNodeTooFarForItsSilenceTimeoutIsWarned(t *testing.T) {
 	const warning = "it has no silence time-out"
 	log := &logtest.Buffer{}
 	c := clustertest.New(t, 2, clustertest.WithTTL(30), clustertest.WithPatience(time.Minute), first(50*time.Millisecond),
-		clustertest.WithLogger(log.Logger()), nodetest.WithCrashDetection(cluster.CrashDetection{SilenceTimeout: time.Second}))
+		clustertest.WithLogger(log.Logger()),
+		nodetest.WithCrashDetection(cluster.CrashDetection{SilenceTimeout: time.Second}))
 	nodetest.AwaitWatched(t, c, 2, 1)
 	require.Equal(t, 1, log.Count(warning), "at its start")
 	said := regexp.MustCompile(warning + `.*round_trip=(\S+) silence_timeout=1s silence_timeout_needed=(\S+)`).

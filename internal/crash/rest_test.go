@@ -34,9 +34,9 @@ func (d *standingDialer) Watch(context.Context, string, func(heartbeat.Beat) boo
 	return standingWatch{}, nil
 }
 
-// A process that was removed is watched again when it has registered again: at once if it was removed for its silence,
-// however often, and after a rest if it was removed on evidence that its process is gone, though it lives. The next rest
-// is longer only if it has not answered in between.
+// A process that was removed is watched again when it has registered again. If it was removed for its silence, that is
+// at once, however often. If it was removed on evidence that it is gone, though it lives, that is after a rest. The next
+// rest is longer only if it has not answered in between.
 func TestRestAfterARemoval(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
 		dialer := &standingDialer{}

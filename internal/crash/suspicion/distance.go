@@ -68,8 +68,8 @@ type etcdTrips struct {
 // leastTrip returns the least of the last tripSamples round trips.
 func (w etcdTrips) leastTrip() time.Duration { return slices.Min(w.last[:min(w.n, tripSamples)]) }
 
-// NewDistance returns the distance of a member that starts with sessions of the given TTL and with that silence time-out,
-// 0 for none, from the given round trips. One is enough; two for each member of etcd are better.
+// NewDistance returns the distance of a member that starts with sessions of the given TTL and with that silence
+// time-out, 0 for none, from the given round trips. One is enough; two for each member of etcd are better.
 func NewDistance(ttl, silenceTimeout time.Duration, trips ...Trip) Distance {
 	d := Distance{limits: [2]time.Duration{farthestStep(ttl), farthestStep(ttl)}}
 	if silenceTimeout > 0 {

@@ -69,7 +69,8 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		d := NewDistance(ttl, 0, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, 100*ms, 100*ms)...)...)
+		d := NewDistance(ttl, 0, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...),
+			NewTrips(3, 100*ms, 100*ms)...)...)
 		others, now := 0, noon
 		for range 100 {
 			now = now.Add(shrinkEvery)
