@@ -228,12 +228,12 @@ func (s *Session) recordProof(sent deadline.Instant) {
 	now := s.cfg.Clock()
 	p := s.proofs.Load().OnRead(sent, now)
 	s.setProofs(p, now)
-	if !p.Lapsed() {
-		s.lapseSuspended = false // the next lapse is another one
-	}
 	again := false
-	if claim := s.claim.Load(); s.lost == nil && claim.Suspected() && !s.roundNeeded {
-		again = s.setClaim(claim.OnRead(sent, now))
+	if claim := s.claim.Load(); !p.Lapsed() {
+		s.lapseSuspended = false // the next lapse is another one
+		if s.lost == nil && claim.Suspected() && !s.roundNeeded {
+			again = s.setClaim(claim.OnRead(sent, now))
+		}
 	}
 	s.mu.Unlock()
 	if again {

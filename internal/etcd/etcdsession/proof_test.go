@@ -34,6 +34,7 @@ type accused struct {
 	mu      sync.Mutex
 	refuted []string
 	lost    bool // requests are lost
+	hang    bool // renewals are lost
 	txns    int
 }
 
@@ -48,7 +49,8 @@ func inVirtualTime(t *testing.T, f func(a *accused)) {
 			if _, txn := request.(*pb.TxnRequest); txn {
 				a.txns++
 			}
-			return modeletcd.Delivery{Lost: a.lost, Out: time.Millisecond, Back: time.Millisecond}
+			_, renewal := request.(*pb.LeaseKeepAliveRequest)
+			return modeletcd.Delivery{Lost: a.lost || a.hang && renewal, Out: time.Millisecond, Back: time.Millisecond}
 		})
 		s, err := Open(t.Context(), Config{TTL: accusedTTL, Process: etcd.Process{Client: a.conn.Client()},
 			ReadKey: ownKey, Accusations: Accusations{Ranges: []string{"/g/accused/a/"}, Silence: "/g/accused-silent/a/",
@@ -120,6 +122,37 @@ func TestSessionReadsWhileAcknowledgementsAreMissing(t *testing.T) {
 		}
 		require.Greater(t, a.txns-before, 20)
 	})
+}
+
+// After a lapse a read begins the next period, however long renewals hang. After the loss of a watcher, too, a round is
+// needed.
+func TestReadEndsALapse(t *testing.T) {
+	for name, watcherLost := range map[string]bool{"a lapse": false, "and a watcher was lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(a *accused) {
+				a.arm()
+				pass(5 * time.Second)
+				a.loseRequests(true)
+				pass(3 * time.Second)
+				require.False(t, a.Valid())
+				if watcherLost {
+					a.Suspect(0, 0)
+				}
+				a.mu.Lock()
+				a.lost, a.hang = false, true
+				a.mu.Unlock()
+				pass(time.Second)
+				require.Equal(t, !watcherLost, a.Valid())
+				pass(3 * time.Second)
+				require.Equal(t, !watcherLost, a.Valid())
+				a.mu.Lock()
+				a.hang = false
+				a.mu.Unlock()
+				pass(accusedTTL / 5)
+				require.True(t, a.Valid())
+			})
+		})
+	}
 }
 
 // If etcd does not answer either, the session claims nothing after the time of a proof, and its period ends. It begins
