@@ -38,6 +38,17 @@ func first(d time.Duration) clustertest.Option {
 // distances lists one-way distances from etcd.
 var distances = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond}
 
+// shownLog returns a log that is shown if the test fails.
+func shownLog(t *testing.T) *logtest.Buffer {
+	log := &logtest.Buffer{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(fmt.Sprint(log))
+		}
+	})
+	return log
+}
+
 // recorded returns the round trip in the record of a node, -1 while it has none.
 func recorded(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) time.Duration {
 	t.Helper()
@@ -103,7 +114,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 	for _, d := range distances {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			c := clustertest.New(t, 0, clustertest.WithTTL(nodetest.LongTTL),
+			c := clustertest.New(t, 0, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithLogger(shownLog(t).Logger()),
 				nodetest.WithCrashDetection(cluster.CrashDetection{}),
 				clustertest.WithDistance(func(i int) time.Duration {
 					if i < 2 {
@@ -150,12 +161,7 @@ func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
 	t.Parallel()
 	const warning, refuses = "crash detection leaves it to its lease", "cannot watch a member"
-	log := &logtest.Buffer{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(fmt.Sprint(log))
-		}
-	})
+	log := shownLog(t)
 	// The TTL is long, because a busy machine must not cost the leader its session before it is killed: a request may take
 	// a fifth of it.
 	c := clustertest.New(t, 3, clustertest.WithTTL(12), clustertest.WithPatience(time.Minute), first(420*time.Millisecond),

@@ -35,8 +35,8 @@ func (d *standingDialer) Watch(context.Context, string, func(heartbeat.Beat) boo
 }
 
 // A process that was removed is watched again when it has registered again. If it was removed for its silence, that is
-// at once, however often. If it was removed on evidence that it is gone, though it lives, that is after a rest. The next
-// rest is longer only if it has not answered in between.
+// at once, however often. If it was removed on evidence that it is gone, though it lives, that is after a rest. The
+// next rest is longer only if it has not answered in between.
 func TestRestAfterARemoval(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
 		dialer := &standingDialer{}
