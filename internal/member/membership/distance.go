@@ -37,7 +37,7 @@ func (m *Membership) measureDistance(ctx context.Context, key string) error {
 	d := suspicion.NewDistance(ttl, m.cfg.SilenceTimeout, trips...)
 	if d.TooFar() {
 		soon, cancel := context.WithTimeout(ctx, 2*d.RoundTrip())
-		again, _ := m.measureTrips(soon, key)
+		again, _ := m.measureTrips(soon, key) // without an answer in time it is as far as it seems
 		cancel()
 		d = suspicion.NewDistance(ttl, m.cfg.SilenceTimeout, append(trips, again...)...)
 	}
