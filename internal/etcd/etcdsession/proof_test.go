@@ -240,13 +240,15 @@ func TestReadWithoutTheNodeKeyProvesNothing(t *testing.T) {
 func TestProofThatComesAtOnceIsSignalled(t *testing.T) {
 	inVirtualTime(t, func(a *accused) {
 		a.BeginProofs(deadline.ProofTimes{Acknowledged: 4 * time.Second, Read: 2 * time.Second})
-		a.UpdateProofs(func(p *deadline.Proofs, now deadline.Instant) deadline.Proofs {
-			return p.Arm(theWatcher, theArming, now.Add(-5*time.Second))
-		})
-		require.False(t, a.Valid())
 		changed := 0
 		defer a.OnChange(func() { changed++ })()
-		a.recordProof(a.cfg.Clock())
+		a.Session.mu.Lock() // the session cannot notice the lapse
+		defer a.Session.mu.Unlock()
+		now := a.cfg.Clock()
+		p := a.proofs.Load().Arm(theWatcher, theArming, now.Add(-5*time.Second))
+		a.proofs.Store(&p)
+		require.False(t, a.Valid())
+		a.setProofs(p.OnRead(now, now), now)
 		require.True(t, a.Valid())
 		require.Equal(t, 1, changed)
 	})
