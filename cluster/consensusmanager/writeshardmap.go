@@ -5,13 +5,23 @@ import (
 	"errors"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/etcd/hedge"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/format"
 	"github.com/goverse/goverse/internal/state/txn"
+)
+
+// A map is written again while etcd does not answer, first after leastWriteGap. The member of etcd that received it may
+// be gone with the former leader's host, and the connection would break only after a second.
+const (
+	leastWriteGap, mostWriteGap = 100 * time.Millisecond, 500 * time.Millisecond
+	mapCopies                   = 4 // a map may be large, and etcd only slow
 )
 
 // planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it
@@ -72,8 +82,7 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 	planned := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
-	known := p.cfg.Mirror.KnownRevision()
-	resp, err := txn.Commit(attempt, p.cfg.Client, txn.WriteMap(p.cfg.Keys, fence, orders.Plan.Map, orders.OverRevision))
+	at, err := p.writeMap(attempt, txn.WriteMap(p.cfg.Keys, fence, orders.Plan.Map, orders.OverRevision))
 	switch {
 	case ctx.Err() != nil:
 		return part, 0
@@ -81,22 +90,45 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 		return part, p.writeFailed(err)
 	}
 	p.writeBackoff.Reset()
-	p.cfg.Mirror.ObserveHeader(resp.Header, known)
-	if !resp.Succeeded {
+	if at == 0 {
 		return part, shardplan.RecheckDelay // another node planned, or this node's duty is over; the snapshot will show it
 	}
 	part = part.PlanWritten(orders.Plan, planned)
 	p.stats.recordPlan(orders.Plan, planned.Sub(began))
 	written := orders.Plan.Map
 	if orders.OverRevision == 0 { // the first map counts from the revision at which its key was created
-		written = written.NotBefore(resp.Header.Revision)
+		written = written.NotBefore(at)
 	}
 	p.cfg.Logger.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
 	// The next plan is based on this map, so wait until the snapshot shows it.
-	_, _ = p.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
+	_, _ = p.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= at })
 	return part, shardplan.RecheckDelay
+}
+
+// writeMap carries out t, which txn.WriteMap has returned. It returns the revision at which the map was written, 0 if it
+// was not because a guard did not hold. If it returns an error, the map may still be written.
+func (p *planner) writeMap(ctx context.Context, t txn.Txn) (at int64, err error) {
+	known, again := p.cfg.Mirror.KnownRevision(), leastWriteGap
+	if s := p.cfg.Keeper.Current(); s != nil {
+		again = s.ResendAfter(again)
+	}
+	resp, err := hedge.Do(ctx, hedge.Policy{First: again, Last: mostWriteGap, Most: mapCopies},
+		func(ctx context.Context) (*clientv3.TxnResponse, error) { return txn.Commit(ctx, p.cfg.Client, t) })
+	if err != nil {
+		return 0, err
+	}
+	p.cfg.Mirror.ObserveHeader(resp.Header, known)
+	if resp.Succeeded {
+		return resp.Header.Revision, nil
+	}
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		if string(kv.Value) == t.Then[0].Value {
+			return kv.ModRevision, nil // an earlier copy was written
+		}
+	}
+	return 0, nil
 }
 
 // writeFailed logs the first of several failures to write a map, and returns the pause before the next attempt.

@@ -50,12 +50,12 @@ func (c *silentCase) withdraw(t *testing.T) error {
 	return err
 }
 
-// A request is sent again while it has no answer, at growing intervals.
+// A request is sent again while it has no answer.
 func TestRequestAboutSilenceIsSentAgain(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
 		sent := c.loseExcept(5)
 		require.NoError(t, c.withdraw(t))
-		require.Equal(t, []time.Duration{0, leastGap, 3 * leastGap, 3*leastGap + maxGap, 3*leastGap + 2*maxGap}, sent())
+		require.Equal(t, []time.Duration{0, leastGap, leastGap + maxGap, leastGap + 2*maxGap, leastGap + 3*maxGap}, sent())
 	})
 }
 
@@ -63,7 +63,7 @@ func TestRequestAboutSilenceIsSentAgain(t *testing.T) {
 func TestUnwantedRequestAboutSilence(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
 		sent := c.loseExcept(0)
-		time.AfterFunc(4*leastGap, func() {
+		time.AfterFunc(3*leastGap, func() {
 			c.silence.mu.Lock()
 			defer c.silence.mu.Unlock()
 			c.silence.judge = c.silence.judge.OnWithdrawn()
@@ -71,7 +71,7 @@ func TestUnwantedRequestAboutSilence(t *testing.T) {
 		began := time.Now()
 		require.ErrorIs(t, c.withdraw(t), hedge.ErrUnwanted)
 		require.Len(t, sent(), 3)
-		require.Equal(t, 3*leastGap+maxGap+attemptPause.First, time.Since(began))
+		require.Equal(t, leastGap+2*maxGap+attemptPause.First, time.Since(began))
 	})
 }
 

@@ -332,6 +332,13 @@ func (s *Session) RoundTrip() (member uint64, took time.Duration) {
 	return s.readBy, s.lastRead
 }
 
+// ResendAfter returns the time after which a request that has no answer is sent again: five times RoundTrip, and least
+// at least.
+func (s *Session) ResendAfter(least time.Duration) time.Duration {
+	_, trip := s.RoundTrip()
+	return max(least, 5*trip)
+}
+
 func (s *Session) stillProtected(p *Protection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 )
 
 // WriteMap replaces the shard map that was written at over (0 if there is none), while the planner's fence
-// holds.
+// holds. Otherwise it reads the map that stands.
 func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Txn {
 	key := keys.ShardMap()
 	return Txn{If: append([]Guard{unmodified(key, over)}, fence...),
-		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
+		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}, Else: []Op{{Kind: Get, Key: key}}}
 }
 
 // WriteReport writes the report of the member at address, over its report that was written at over (0 if there is
