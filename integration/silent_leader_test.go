@@ -123,6 +123,7 @@ func silenceLeaders(t *testing.T, place *silentPlace, name string, ttl int, f si
 		f.inject(r.victim, t)
 		c.awaitNext(r)
 		f.heal(r.victim, t)
+		place.resetMembers(t)
 		c.end(r)
 	}
 	v, _, results := c.judge()

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,21 @@ func (p *silentPlace) withMembers(t *testing.T) *silentPlace {
 	}
 	out.etcd = kit.StartMembersAt(t, procs.Flavours()[0], places...)
 	return out
+}
+
+// resetMembers ends what is left of the connections between members of etcd on hosts. Some that were cut for seconds
+// take up messages for a minute that never arrive: then etcd itself is without a leader after the next cut.
+func (p *silentPlace) resetMembers(t *testing.T) {
+	t.Helper()
+	var ports []string
+	for _, peer := range p.etcd.Peers() {
+		_, port, err := net.SplitHostPort(peer)
+		require.NoError(t, err)
+		ports = append(ports, port)
+	}
+	for _, h := range p.hosts {
+		h.ResetConnections(ports...)
+	}
 }
 
 // hostOf returns the host of a member of etcd for a node, or nil if it has to have one of its own.

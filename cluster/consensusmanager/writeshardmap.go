@@ -20,8 +20,8 @@ import (
 // A map is written again while etcd does not answer, first after leastWriteGap. The member of etcd that received it may
 // be gone with the former leader's host, and the connection would break only after a second.
 const (
-	leastWriteGap, mostWriteGap = 100 * time.Millisecond, 500 * time.Millisecond
-	mapCopies                   = 4 // a map may be large, and etcd only slow
+	leastWriteGap, mostWriteGap = 50 * time.Millisecond, 100 * time.Millisecond
+	mapCopies                   = 6 // a map may be large, and etcd only slow
 )
 
 // planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it

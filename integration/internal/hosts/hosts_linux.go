@@ -34,7 +34,7 @@ func Missing(t testing.TB) string {
 	if os.Geteuid() != 0 {
 		return "only root makes networks in which packets are dropped"
 	}
-	for _, program := range []string{"iptables", "ip", "nsenter"} {
+	for _, program := range []string{"iptables", "ip", "nsenter", "ss"} {
 		if _, err := exec.LookPath(program); err != nil {
 			if needed.Required("iptables") {
 				t.Fatalf("%s names iptables: %v", needed.Env, err)
@@ -184,6 +184,15 @@ func (h *Host) Heal() {
 	if h.noARP {
 		configure(h.t, h.namespace, "link set eth0 arp on")
 		h.noARP = false
+	}
+}
+
+// ResetConnections resets all TCP connections of the host with these ports at either end.
+func (h *Host) ResetConnections(ports ...string) {
+	h.t.Helper()
+	for _, port := range ports {
+		runInput(h.t, h.namespace, nil, "ss", "--tcp", "--kill", "--no-header", "sport", "=", ":"+port, "or",
+			"dport", "=", ":"+port)
 	}
 }
 

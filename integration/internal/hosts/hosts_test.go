@@ -131,6 +131,13 @@ func TestCuts(t *testing.T) {
 	a.Heal()
 	reached(true, append(ofA, ofB...)...)
 
+	standing, err := net.Dial("tcp", atA)
+	require.NoError(t, err)
+	a.ResetConnections("80")
+	_, err = standing.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.NoError(t, standing.Close())
+
 	// Datagrams show one direction at a time.
 	conn, err := net.ListenPacket("udp4", fmt.Sprintf("%s:%d", centre, datagramPort))
 	require.NoError(t, err)

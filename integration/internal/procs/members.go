@@ -140,6 +140,9 @@ func (m *Members) LogIn(t testing.TB, user string) {
 // Client returns a client of member i alone, which is closed with the test.
 func (m *Members) Client(i int) *clientv3.Client { return m.clients[i] }
 
+// Peers returns the addresses at which the members reach each other.
+func (m *Members) Peers() []string { return m.configs[0].Peers }
+
 // Status returns member i's view of etcd. It waits for a second at most.
 func (m *Members) Status(ctx context.Context, i int) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askMember)

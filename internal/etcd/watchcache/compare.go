@@ -32,9 +32,9 @@ type comparison struct {
 // compareWithEtcd asks etcd, with a small answer, for the state of the range at a revision. The revision is some time
 // ago, so that changes on their way have arrived; 0 means the present one. A member of etcd that is cut off
 // from the others refuses, with rpctypes.ErrNoLeader.
-func (m *Mirror) compareWithEtcd(ctx context.Context, revision int64) comparison {
+func (m *Mirror) compareWithEtcd(ctx context.Context, u urgency, revision int64) comparison {
 	c := comparison{revision: revision}
-	resp, err := m.read(ctx, clientv3.WithRev(revision),
+	resp, err := m.read(ctx, u, clientv3.WithRev(revision),
 		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	if err != nil {
 		c.err = fmt.Errorf("compare with etcd at revision %d: %w", revision, err)
@@ -57,7 +57,7 @@ func (m *Mirror) CheckUpTo(ctx context.Context, revision int64, within time.Dura
 	if m.reaches(ctx, revision, within) || ctx.Err() != nil {
 		return
 	}
-	c := m.compareWithEtcd(ctx, revision)
+	c := m.compareWithEtcd(ctx, urgent, revision)
 	s := m.Snapshot()
 	if s == nil || s.Stale || s.Revision >= revision {
 		return // meanwhile

@@ -35,7 +35,7 @@ func (m *Mirror) Fresh(term uint64) bool {
 // lingers any longer. It asks etcd once. It returns etcd's error or the cause of ctx.
 func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 	known := m.KnownRevision()
-	now := m.compareWithEtcd(ctx, 0)
+	now := m.compareWithEtcd(ctx, calm, 0)
 	if now.err != nil {
 		return false, now.err
 	}

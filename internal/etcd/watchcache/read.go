@@ -18,12 +18,34 @@ const (
 	// maxCopies limits how often one read is sent, because many nodes lose their watches together, and an etcd that is
 	// slow for that reason must not be asked much more.
 	maxCopies = 3
+	// shortPatience and moreCopies take their places for urgent requests, in clusters of fewMembers at most: in larger
+	// ones many nodes send them together.
+	shortPatience, moreCopies, fewMembers = 80 * time.Millisecond, 5, 100
 )
+
+// urgency determines how soon a request of the mirror is sent to another endpoint.
+type urgency bool
+
+// A request is urgent if another node has named a change that the watch does not show. Mostly that is the removal of a
+// member whose host is gone, and perhaps with it the endpoint of the watch; the shards of that member wait for it.
+const (
+	calm   urgency = false
+	urgent urgency = true
+)
+
+// hurries reports whether a request with that urgency is sent to another endpoint sooner.
+func (m *Mirror) hurries(u urgency) bool {
+	s := m.Snapshot()
+	return u == urgent && s != nil && len(s.Members) <= fewMembers
+}
 
 // patience returns the time that etcd has to answer a request of the mirror before another endpoint is tried. A request
 // that may only take limit in all is not tried elsewhere unless there is time for it.
-func (m *Mirror) patience(limit time.Duration) time.Duration {
+func (m *Mirror) patience(u urgency, limit time.Duration) time.Duration {
 	p := leastPatience
+	if m.hurries(u) {
+		p = shortPatience
+	}
 	if last := m.lastRead.Load(); last != nil && time.Since(last.answered) < tookCounts {
 		p = max(p, slowdown*last.answered.Sub(last.sent))
 	}
@@ -39,12 +61,15 @@ type readTimes struct{ sent, answered time.Time }
 // read reads the range, linearizably. It sends the read again, to another endpoint, if it is not answered soon: the
 // endpoint may be on a host without power, as the one that the watch was at. A member of etcd that is cut off from the
 // others refuses, with rpctypes.ErrNoLeader.
-func (m *Mirror) read(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (m *Mirror) read(ctx context.Context, u urgency, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.RequestTimeout)
 	defer cancel()
-	p := hedge.Policy{First: m.patience(m.cfg.RequestTimeout), Last: m.cfg.RequestTimeout, Most: maxCopies}
-	if p.First == m.cfg.RequestTimeout {
+	p := hedge.Policy{First: m.patience(u, m.cfg.RequestTimeout), Last: m.cfg.RequestTimeout, Most: maxCopies}
+	switch {
+	case p.First == m.cfg.RequestTimeout:
 		p.Most = 1
+	case m.hurries(u):
+		p.Last, p.Most = p.First, moreCopies
 	}
 	return hedge.Do(ctx, p, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		began := time.Now()

