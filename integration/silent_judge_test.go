@@ -22,6 +22,7 @@ import (
 // are 0 if something was earlier.
 type silentResult struct {
 	next     time.Duration // from the fault until another node claimed to lead
+	elected  time.Duration // from the fault until etcd had another leader, if it lost its own
 	queue    time.Duration // from the fault until the leader's key was seen to be gone in etcd
 	distance time.Duration // from the victim's last claim
 	served   time.Duration // until others claimed all shards of the victim
@@ -67,7 +68,7 @@ func (c *silentCluster) result(r *silentRound, until history.Instant, runs []his
 	if !led {
 		return one, false
 	}
-	one = silentResult{next: next.Sub(r.at), slowdown: r.slowdown}
+	one = silentResult{next: next.Sub(r.at), elected: max(0, r.elected.Sub(r.at)), slowdown: r.slowdown}
 	last := r.at
 	owned := map[int]bool{}
 	for _, run := range runs {
@@ -149,6 +150,7 @@ func logResults(t *testing.T, what string, results []silentResult) (next, answer
 		of   func(silentResult) time.Duration
 	}{
 		{"next leader", func(r silentResult) time.Duration { return r.next }},
+		{"etcd has another leader", func(r silentResult) time.Duration { return r.elected }},
 		{"the leader's key is gone", func(r silentResult) time.Duration { return r.queue }},
 		{"between the two claims", func(r silentResult) time.Duration { return r.distance }},
 		{"its shards served, after that", func(r silentResult) time.Duration { return r.served }},

@@ -120,7 +120,16 @@ func silenceLeaders(t *testing.T, place *silentPlace, name string, ttl int, f si
 			c.etcd.MoveLeaderTo(t, slices.Index(c.nodes, c.awaitRest()))
 		}
 		r := c.begin(f.name)
-		f.inject(r.victim, t)
+		if f.withEtcd {
+			beside := (slices.Index(c.nodes, r.victim) + 1) % len(c.nodes)
+			st, err := c.etcd.Status(t.Context(), beside)
+			require.NoError(t, err)
+			f.inject(r.victim, t)
+			c.etcd.AwaitLeaderAfter(t, beside, st.RaftTerm)
+			r.elected = history.Now()
+		} else {
+			f.inject(r.victim, t)
+		}
 		c.awaitNext(r)
 		f.heal(r.victim, t)
 		place.resetMembers(t)

@@ -143,6 +143,7 @@ type silentRound struct {
 	back     time.Duration
 	stop     time.Duration   // of a victim that continued by itself
 	thaws    history.Instant // just before it was continued
+	elected  history.Instant // when etcd had another leader, if it lost its own
 	replaced bool            // another node led before the next round
 	next     history.Instant // when it first claimed to
 }

@@ -169,6 +169,19 @@ func (m *Members) AwaitHealthy(t testing.TB) {
 	})
 }
 
+// AwaitLeaderAfter waits until member i knows a leader of etcd that was elected in a later term of raft.
+func (m *Members) AwaitLeaderAfter(t testing.TB, i int, term uint64) {
+	t.Helper()
+	Await(t, membersPatience, fmt.Sprintf("member %d knows a leader of etcd that was elected after term %d", i, term),
+		func() error {
+			st, err := m.Status(context.Background(), i)
+			if err == nil && (st.Leader == 0 || st.RaftTerm <= term) {
+				err = fmt.Errorf("in term %d it knows that %x leads", st.RaftTerm, st.Leader)
+			}
+			return err
+		})
+}
+
 // MoveLeaderTo makes member i etcd's leader, and returns when all members agree on that.
 func (m *Members) MoveLeaderTo(t testing.TB, i int) {
 	t.Helper()
