@@ -115,20 +115,17 @@ func silenceLeaders(t *testing.T, place *silentPlace, name string, ttl int, f si
 		place = place.withMembers(t)
 	}
 	c := startSilentCluster(t, place, name, 3, func(cfg *silentConfig) { cfg.TTL = ttl })
+	ids := c.etcd.IDs(t)
 	for range *silentRounds {
 		if f.withEtcd {
 			c.etcd.MoveLeaderTo(t, slices.Index(c.nodes, c.awaitRest()))
 		}
 		r := c.begin(f.name)
+		f.inject(r.victim, t)
 		if f.withEtcd {
-			beside := (slices.Index(c.nodes, r.victim) + 1) % len(c.nodes)
-			st, err := c.etcd.Status(t.Context(), beside)
-			require.NoError(t, err)
-			f.inject(r.victim, t)
-			c.etcd.AwaitLeaderAfter(t, beside, st.RaftTerm)
+			i := slices.Index(c.nodes, r.victim)
+			c.etcd.AwaitOtherLeader(t, (i+1)%len(ids), ids[i])
 			r.elected = history.Now()
-		} else {
-			f.inject(r.victim, t)
 		}
 		c.awaitNext(r)
 		f.heal(r.victim, t)

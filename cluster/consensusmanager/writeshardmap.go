@@ -17,12 +17,10 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// A map is written again while etcd does not answer, first after leastWriteGap. The member of etcd that received it may
-// be gone with the former leader's host, and the connection would break only after a second.
-const (
-	leastWriteGap, mostWriteGap = 50 * time.Millisecond, 100 * time.Millisecond
-	mapCopies                   = 6 // a map may be large, and etcd only slow
-)
+// A map is written again while etcd does not answer: first after five round trips and leastWriteGap at least, then
+// after twice as long each time, up to mostWriteGap, because it may be large and etcd only slow. The member of etcd
+// that received it may be gone with the former leader's host, and the connection would break only after a second.
+const leastWriteGap, mostWriteGap = 25 * time.Millisecond, 500 * time.Millisecond
 
 // planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it
 // out.
@@ -107,14 +105,14 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 	return part, shardplan.RecheckDelay
 }
 
-// writeMap carries out t, which txn.WriteMap has returned. It returns the revision at which the map was written, 0 if it
-// was not because a guard did not hold. If it returns an error, the map may still be written.
+// writeMap carries out t, which txn.WriteMap has returned. It returns the revision at which the map was written, 0 if
+// it was not because a guard did not hold. If it returns an error, the map may still be written.
 func (p *planner) writeMap(ctx context.Context, t txn.Txn) (at int64, err error) {
 	known, again := p.cfg.Mirror.KnownRevision(), leastWriteGap
 	if s := p.cfg.Keeper.Current(); s != nil {
-		again = s.ResendAfter(again)
+		again = s.ResendAfter(again, p.cfg.RequestTimeout)
 	}
-	resp, err := hedge.Do(ctx, hedge.Policy{First: again, Last: mostWriteGap, Most: mapCopies},
+	resp, err := hedge.Do(ctx, hedge.Policy{First: again, Last: mostWriteGap},
 		func(ctx context.Context) (*clientv3.TxnResponse, error) { return txn.Commit(ctx, p.cfg.Client, t) })
 	if err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package consensusmanager
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,7 @@ func TestMapIsWrittenAgainWithoutAnAnswer(t *testing.T) {
 					}
 					return modeletcd.Delivery{}
 				})
+				other := model.Connect("", func(any) modeletcd.Delivery { return modeletcd.Delivery{} }).Client()
 				keys, err := state.NewKeys("/g")
 				require.NoError(t, err)
 				process := etcd.Process{Client: conn.Client(), Keys: keys}
@@ -46,11 +48,17 @@ func TestMapIsWrittenAgainWithoutAnAnswer(t *testing.T) {
 					Members: []sharding.Member{{Owner: sharding.Owner{Address: "a:1", Incarnation: 1}}}})
 				require.NoError(t, err)
 				write := txn.WriteMap(keys, nil, plan.Map, 0)
+				var elsewhere sync.WaitGroup
+				elsewhere.Go(func() { // the second copy finds a later revision
+					<-time.After(leastWriteGap / 2)
+					_, _ = other.Put(t.Context(), "/elsewhere", "")
+				})
 				began := time.Now()
 				at, err := p.writeMap(t.Context(), write)
 				require.NoError(t, err)
 				require.Equal(t, leastWriteGap, time.Since(began))
 				require.EqualValues(t, 2, writes.Load())
+				elsewhere.Wait()
 				require.Equal(t, model.Keys(keys.ShardMap())[0].ModRevision, at)
 				_, err = conn.Client().Put(t.Context(), keys.ShardMap(), "of another planner")
 				require.NoError(t, err)

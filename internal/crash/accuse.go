@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// A request about a silent member is sent again, at another endpoint, while it has no answer: first after leastGap,
-	// and then less often, because etcd may be slow to write. Every maxGap it is sent in any case, because what a member
-	// of etcd forwards to a lost leader is lost, until another one is elected.
+	// A request about a silent member is sent again, at another endpoint, while it has no answer: first after five round
+	// trips to etcd and leastGap at least, and then less often, because etcd may be slow to write, but every maxGap where
+	// etcd is near. What a member of etcd forwards to a lost leader is lost, until another one is elected.
 	leastGap, maxGap = 100 * time.Millisecond, 150 * time.Millisecond
 	// refusedPause is the pause after etcd has refused the user.
 	refusedPause = 5 * time.Second
@@ -220,8 +220,8 @@ func (a *silenceAccuser) attempt(session *etcdsession.Session, p silence.Phase,
 	t txn.Txn) (*clientv3.TxnResponse, error) {
 	ctx, cancel := wait.MergeContexts(a.w.d.ctx, session.Context())
 	defer cancel()
-	resp, err := hedge.Do(ctx, hedge.Policy{First: session.ResendAfter(leastGap), Last: maxGap, Each: requestTimeout,
-		Wanted: func() bool { return a.wants(p) }},
+	resp, err := hedge.Do(ctx, hedge.Policy{First: session.ResendAfter(leastGap, requestTimeout), Last: maxGap,
+		Each: requestTimeout, Wanted: func() bool { return a.wants(p) }},
 		func(ctx context.Context) (*clientv3.TxnResponse, error) { return txn.Commit(ctx, a.w.d.cfg.Client, t) })
 	if err == nil {
 		a.failures = 0

@@ -15,7 +15,7 @@ import (
 
 const (
 	// silenceNodes is the number of nodes that are processes, silenceFleet that of nodes in this process.
-	silenceNodes, silenceFleet = 12, 1000
+	silenceNodes, silenceFleet = 12, 300
 	// watchersEach is the number of nodes that watch each.
 	watchersEach = 2
 	// silenceCores limits the processor time that the time-out adds to a node, in cores. silenceRequests limits the

@@ -20,6 +20,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/port"
+	"github.com/goverse/goverse/internal/test/needed"
 )
 
 // serveEnv makes a copy of the test binary a server at the address that it holds.
@@ -134,8 +135,12 @@ func TestCuts(t *testing.T) {
 	standing, err := net.Dial("tcp", atA)
 	require.NoError(t, err)
 	a.ResetConnections("80")
-	_, err = standing.Read(make([]byte, 1))
-	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.NoError(t, standing.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err = standing.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) && !needed.Required("iptables") {
+		t.Log("the kernel resets no connections here: it has no CONFIG_INET_DIAG_DESTROY")
+	} else {
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
 	require.NoError(t, standing.Close())
 
 	// Datagrams show one direction at a time.

@@ -169,17 +169,27 @@ func (m *Members) AwaitHealthy(t testing.TB) {
 	})
 }
 
-// AwaitLeaderAfter waits until member i knows a leader of etcd that was elected in a later term of raft.
-func (m *Members) AwaitLeaderAfter(t testing.TB, i int, term uint64) {
+// IDs returns the ids of the members.
+func (m *Members) IDs(t testing.TB) (ids []uint64) {
 	t.Helper()
-	Await(t, membersPatience, fmt.Sprintf("member %d knows a leader of etcd that was elected after term %d", i, term),
-		func() error {
-			st, err := m.Status(context.Background(), i)
-			if err == nil && (st.Leader == 0 || st.RaftTerm <= term) {
-				err = fmt.Errorf("in term %d it knows that %x leads", st.RaftTerm, st.Leader)
-			}
-			return err
-		})
+	for i := range m.clients {
+		st, err := m.Status(t.Context(), i)
+		require.NoError(t, err)
+		ids = append(ids, st.Header.MemberId)
+	}
+	return ids
+}
+
+// AwaitOtherLeader waits until member i knows that etcd is led by another member than the one with that id.
+func (m *Members) AwaitOtherLeader(t testing.TB, i int, id uint64) {
+	t.Helper()
+	Await(t, membersPatience, fmt.Sprintf("member %d knows another leader of etcd than %x", i, id), func() error {
+		st, err := m.Status(context.Background(), i)
+		if err == nil && (st.Leader == 0 || st.Leader == id) {
+			err = fmt.Errorf("it knows that %x leads", st.Leader)
+		}
+		return err
+	})
 }
 
 // MoveLeaderTo makes member i etcd's leader, and returns when all members agree on that.

@@ -332,11 +332,11 @@ func (s *Session) RoundTrip() (member uint64, took time.Duration) {
 	return s.readBy, s.lastRead
 }
 
-// ResendAfter returns the time after which a request that has no answer is sent again: five times RoundTrip, and least
-// at least.
-func (s *Session) ResendAfter(least time.Duration) time.Duration {
+// ResendAfter returns the time after which a request that has no answer is sent again, if it may take limit in all:
+// five times RoundTrip, but a quarter of limit at most, because one read may have been slow, and least at least.
+func (s *Session) ResendAfter(least, limit time.Duration) time.Duration {
 	_, trip := s.RoundTrip()
-	return max(least, 5*trip)
+	return max(least, min(5*trip, limit/4))
 }
 
 func (s *Session) stillProtected(p *Protection) bool {

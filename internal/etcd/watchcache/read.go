@@ -18,9 +18,9 @@ const (
 	// maxCopies limits how often one read is sent, because many nodes lose their watches together, and an etcd that is
 	// slow for that reason must not be asked much more.
 	maxCopies = 3
-	// shortPatience and moreCopies take their places for urgent requests, in clusters of fewMembers at most: in larger
-	// ones many nodes send them together.
-	shortPatience, moreCopies, fewMembers = 80 * time.Millisecond, 5, 100
+	// shortPatience and moreCopies take the places of leastPatience and maxCopies for urgent requests, in clusters of
+	// fewMembers at most: in larger ones many nodes send them together.
+	shortPatience, moreCopies, fewMembers = 50 * time.Millisecond, 5, 100
 )
 
 // urgency determines how soon a request of the mirror is sent to another endpoint.
@@ -69,7 +69,7 @@ func (m *Mirror) read(ctx context.Context, u urgency, opts ...clientv3.OpOption)
 	case p.First == m.cfg.RequestTimeout:
 		p.Most = 1
 	case m.hurries(u):
-		p.Last, p.Most = p.First, moreCopies
+		p.Most = moreCopies
 	}
 	return hedge.Do(ctx, p, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		began := time.Now()

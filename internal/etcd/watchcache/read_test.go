@@ -122,8 +122,8 @@ func TestWatchAtADeadEndpoint(t *testing.T) {
 // A change that another node has named is read sooner and more often, unless many nodes do so.
 func TestUrgentReadAtADeadEndpoint(t *testing.T) {
 	for members, want := range map[int][]time.Duration{
-		3:   milliseconds(0, 80, 160, 240, 320),
-		100: milliseconds(0, 80, 160, 240, 320),
+		3:   milliseconds(0, 50, 150, 350, 750),
+		100: milliseconds(0, 50, 150, 350, 750),
 		101: milliseconds(0, 250, 750),
 	} {
 		synctest.Test(t, func(t *testing.T) {

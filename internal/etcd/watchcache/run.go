@@ -37,7 +37,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 				pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
 			}
 		} else {
-			pause = retry.Next()
+			next, pause = u, retry.Next()
 		}
 		if ctx.Err() != nil {
 			break
