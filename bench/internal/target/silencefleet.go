@@ -46,8 +46,8 @@ func idleFleets(ctx context.Context, env Env, r *report.Result) error {
 		r.Row(fmt.Sprintf("… with a silence time-out of %v", timeout), "", fmt.Sprintf("%s; %s of a core more; %d "+
 			"accusations of silence since the start", measured, percent(cores-before), used.accusations), report.Context)
 	}
-	r.Note("In one process: whole nodes as in T5, with a TTL of %v, so that none renews its session meanwhile. A node has "+
-		"%d watchers, however many nodes there are, and sends each a heartbeat every %v. More nodes would leave the "+
+	r.Note("In one process: whole nodes as in T5, with a TTL of %v, so that none renews its session meanwhile. A node "+
+		"has %d watchers, however many nodes there are, and sends each a heartbeat every %v. More nodes would leave the "+
 		"machine no rest to measure: a thousand in one process send %d a second.", scaleTTL, watchersEach,
 		heartbeatEvery(suspicion.DefaultSilenceTimeout),
 		1000*watchersEach*int64(time.Second)/int64(heartbeatEvery(suspicion.DefaultSilenceTimeout)))
