@@ -126,8 +126,8 @@ func (d Distance) addTrip(t Trip) Distance {
 func (d Distance) TooFar() bool { return d.recorded > d.limits[0] }
 
 // measuredStep returns the distance by the last round trips, as a step. A member of etcd that has answered only once,
-// beside others that have answered more often, never makes the distance so large that the member is left to its
-// lease.
+// beside others that have answered more often, never makes the distance so large that the member is too far for its
+// silence time-out, or left to its lease.
 func (d Distance) measuredStep() (far time.Duration) {
 	var once time.Duration
 	known := false
@@ -141,7 +141,7 @@ func (d Distance) measuredStep() (far time.Duration) {
 		}
 	}
 	if once = stepUp(once); known {
-		once = min(once, d.limits[1])
+		once = min(once, d.limits[0])
 	}
 	return max(stepUp(far), once)
 }

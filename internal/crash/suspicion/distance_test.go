@@ -257,4 +257,7 @@ func TestDistanceTooFarForSilence(t *testing.T) {
 	require.False(t, NewDistance(ttl, timeout, to(farthestForSilence(timeout))).TooFar())
 	require.True(t, NewDistance(ttl, timeout, to(farthestForSilence(timeout)+1)).TooFar())
 	require.False(t, NewDistance(ttl, 0, to(900*ms)).TooFar(), "it has none")
+	once := NewDistance(ttl, timeout, append(NewTrips(1, ms, ms), NewTrips(2, 2*time.Second)...)...)
+	require.False(t, once.TooFar(), "one slow answer, just after a fault perhaps")
+	require.Equal(t, farthestForSilence(timeout), once.RoundTrip())
 }

@@ -35,6 +35,7 @@ type accused struct {
 	refuted []string
 	lost    bool // requests are lost
 	hang    bool // renewals are lost
+	slow    time.Duration
 	txns    int
 }
 
@@ -50,7 +51,8 @@ func inVirtualTime(t *testing.T, f func(a *accused)) {
 				a.txns++
 			}
 			_, renewal := request.(*pb.LeaseKeepAliveRequest)
-			return modeletcd.Delivery{Lost: a.lost || a.hang && renewal, Out: time.Millisecond, Back: time.Millisecond}
+			return modeletcd.Delivery{Lost: a.lost || a.hang && renewal, Out: time.Millisecond + a.slow,
+				Back: time.Millisecond}
 		})
 		s, err := Open(t.Context(), Config{TTL: accusedTTL, Process: etcd.Process{Client: a.conn.Client()},
 			ReadKey: ownKey, Accusations: Accusations{Ranges: []string{"/g/accused/a/"}, Silence: "/g/accused-silent/a/",
@@ -233,6 +235,36 @@ func TestReadWithoutTheNodeKeyProvesNothing(t *testing.T) {
 		a.arm()
 		pass(5 * time.Second)
 		require.False(t, a.Valid())
+	})
+}
+
+// A read that waits while etcd elects its leader says nothing about the distance from etcd.
+func TestRoundTripWithoutElections(t *testing.T) {
+	inVirtualTime(t, func(a *accused) {
+		a.arm()
+		pass(5 * time.Second)
+		trip := func() time.Duration {
+			_, took := a.RoundTrip()
+			return took
+		}
+		near := trip()
+		require.Less(t, near, 10*time.Millisecond)
+		slow := func(d time.Duration) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.slow = d
+		}
+		slow(1500 * time.Millisecond)
+		pass(time.Second) // a read is sent
+		a.etcd.Elect(0)
+		slow(0)
+		for range 100 {
+			pass(10 * time.Millisecond)
+			require.Equal(t, near, trip())
+		}
+		slow(50 * time.Millisecond)
+		pass(2 * time.Second)
+		require.Equal(t, near+50*time.Millisecond, trip())
 	})
 }
 

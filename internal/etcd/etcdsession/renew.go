@@ -265,7 +265,7 @@ func (s *Session) recordRound(began deadline.Instant, by leaseExtension) (again 
 func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection, known int64) (term uint64,
 	err error) {
 	// Before the ranges are chosen: without the accusations of silence it must not count from after a watcher was armed.
-	asked := s.cfg.Clock()
+	asked, asksIn := s.cfg.Clock(), s.newestTerm.Load()
 	gets := make([]clientv3.Op, 0, max(1, len(protected))+2)
 	for _, p := range protected {
 		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
@@ -296,7 +296,9 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 	}
 	s.mu.Lock()
 	s.revision = max(s.revision, resp.Header.Revision)
-	s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
+	if resp.Header.GetRaftTerm() <= asksIn || s.lastRead == 0 { // otherwise it may have waited for an election
+		s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
+	}
 	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load()))
 	s.mu.Unlock()
 	for i, p := range protected {
@@ -324,8 +326,9 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 	return resp.Header.GetRaftTerm(), nil
 }
 
-// RoundTrip returns the duration of the last read that etcd answered in a renewal round, 0 before the first,
-// and the member of etcd that answered it. The read is one linearizable request: to etcd's leader and back.
+// RoundTrip returns the duration of the last read that etcd answered, 0 before the first, and the member of etcd that
+// answered it. The read is one linearizable request: to etcd's leader and back. Reads during which etcd may have elected
+// a leader do not count.
 func (s *Session) RoundTrip() (member uint64, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
