@@ -118,7 +118,7 @@ func TestSessionReadsWhileAcknowledgementsAreMissing(t *testing.T) {
 		}
 		require.LessOrEqual(t, a.txns-before, 1, "its usual round")
 		period := a.Period()
-		for range 100 {
+		for range 200 {
 			pass(200 * time.Millisecond)
 			require.True(t, period.Valid())
 		}
@@ -258,7 +258,7 @@ func TestRoundTripWithoutElections(t *testing.T) {
 		pass(time.Second) // a read is sent
 		a.etcd.Elect(0)
 		slow(0)
-		for range 100 {
+		for range 200 {
 			pass(10 * time.Millisecond)
 			require.Equal(t, near, trip())
 		}
