@@ -327,8 +327,8 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 }
 
 // RoundTrip returns the duration of the last read that etcd answered, 0 before the first, and the member of etcd that
-// answered it. The read is one linearizable request: to etcd's leader and back. Reads during which etcd may have elected
-// a leader do not count.
+// answered it. The read is one linearizable request: to etcd's leader and back. Reads during which etcd may have
+// elected a leader do not count.
 func (s *Session) RoundTrip() (member uint64, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
