@@ -18,9 +18,9 @@ import (
 )
 
 // A map is written again while etcd does not answer: first after five round trips and leastWriteGap at least, then
-// after twice as long each time, up to mostWriteGap, because it may be large and etcd only slow. The member of etcd
-// that received it may be gone with the former leader's host, and the connection would break only after a second.
-const leastWriteGap, mostWriteGap = 25 * time.Millisecond, 500 * time.Millisecond
+// after twice as long each time, up to mostWriteGap. The member of etcd that received it may be gone with the former
+// leader's host, and the connection would break only after a second.
+const leastWriteGap, mostWriteGap = 25 * time.Millisecond, 100 * time.Millisecond
 
 // planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it
 // out.
