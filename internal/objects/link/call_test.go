@@ -165,7 +165,7 @@ func jam(t *testing.T, p *Pool, opts ...grpc.ServerOption) (s *served, l *link, 
 	p.mu.RLock()
 	l = p.peers[s.address].links[0].Load()
 	p.mu.RUnlock()
-	l.peer.distance.Store(1) // near, even if the machine was busy while the link was opened
+	l.peer.distance.Store(1)   // near, even if the machine was busy while the link was opened
 	for i := range uint64(2) { // the first fits into gRPC's buffers only in part, so Send of the second blocks
 		fill("filling")
 		require.Eventually(t, func() bool {
