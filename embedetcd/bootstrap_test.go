@@ -199,7 +199,7 @@ func remove(t *testing.T, by *Server, id types.ID) {
 func TestCloseHandsOver(t *testing.T) {
 	t.Parallel()
 	log := &logtest.Buffer{}
-	cluster, err := StartCluster(patient(t), 3, TestTiming(Config{Logger: log.Logger()}))
+	cluster, err := StartCluster(patient(t), 3, calmTiming(Config{Logger: log.Logger()}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cluster.Close()) }()
 	leader := leaderOf(t, cluster)

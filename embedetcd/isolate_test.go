@@ -24,7 +24,7 @@ func calm(t *testing.T) *Cluster {
 // busy.
 func calmTiming(c Config) Config {
 	cfg := TestTiming(c)
-	cfg.HeartbeatInterval, cfg.ElectionTimeout = 30*time.Millisecond, 300*time.Millisecond
+	cfg.HeartbeatInterval, cfg.ElectionTimeout = 100*time.Millisecond, 2*time.Second
 	return cfg
 }
 

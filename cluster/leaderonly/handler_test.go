@@ -180,10 +180,11 @@ func TestStopsWhileRequestsWait(t *testing.T) {
 // connection is a response's writer that is slow to set the time limit of reads.
 type connection struct {
 	*httptest.ResponseRecorder
-	release chan struct{}
+	used, release chan struct{}
 }
 
 func (c connection) SetReadDeadline(time.Time) error {
+	close(c.used)
 	<-c.release
 	return nil
 }
@@ -192,8 +193,8 @@ func (c connection) SetReadDeadline(time.Time) error {
 func TestConnectionIsNotUsedAfterItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		w, returned := connection{httptest.NewRecorder(), make(chan struct{})}, false
+		w, returned := connection{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}, false
+		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-w.used }) // it sets no limit after next returned
 		go func() {
 			r := httptest.NewRequestWithContext(ctx, "POST", "/", nil)
 			Handler(newFake(leads()), next, Options{}).ServeHTTP(w, r)
