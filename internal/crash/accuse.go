@@ -268,8 +268,7 @@ func (a *silenceAccuser) accuse(session *etcdsession.Session, self *state.Member
 	}
 	w.d.accusations.Add(1)
 	w.d.silenceAccusations.Add(1)
-	_, trip := session.RoundTrip()
-	gracePeriod := suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, trip, m)
+	gracePeriod := suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, session.RoundTrip().Took, m)
 	accused := resp.Responses[1].GetResponseRange().GetCount()
 	holdOff := suspicion.HoldOff(int(accused), w.d.cfg.Settings.Watchers, len(w.d.cfg.Mirror.Snapshot().Members))
 	w.d.log.Info("accused a member of silence: it is removed unless it answers", "address", w.address,

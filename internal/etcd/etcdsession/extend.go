@@ -24,9 +24,9 @@ type leaseExtension struct {
 	term      uint64           // raft term in the answer's header
 }
 
-// extendLease renews the lease. Through a proxy it then asks etcd how long the lease lasts; the proxy passes that
-// request on.
-func (s *Session) extendLease(ctx context.Context) (leaseExtension, error) {
+// extendLease renews the lease, with alone over a stream of its own. Through a proxy it then asks etcd how long the
+// lease lasts; the proxy passes that request on.
+func (s *Session) extendLease(ctx context.Context, alone bool) (leaseExtension, error) {
 	if s.cfg.View.Proxied() {
 		answer, err := s.renewals.RenewAlone(ctx, s.id)
 		if err != nil {
@@ -35,7 +35,11 @@ func (s *Session) extendLease(ctx context.Context) (leaseExtension, error) {
 		return s.readRemainingTTL(ctx, answer.Header.GetRaftTerm())
 	}
 	e := leaseExtension{sent: s.cfg.Clock(), remaining: s.ttl}
-	answer, err := s.renewals.Renew(ctx, s.id)
+	renew := s.renewals.Renew
+	if alone {
+		renew = s.renewals.RenewAlone
+	}
+	answer, err := renew(ctx, s.id)
 	if err != nil {
 		return leaseExtension{}, err
 	}

@@ -1,11 +1,13 @@
 package etcdsession
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/etcd/hedge"
 )
 
 // The session is renewed renewalsPerTTL times in each TTL. A renewal that failed is tried again retriesPerTTL times in
@@ -24,13 +27,14 @@ const (
 	retriesPerTTL  = 30
 )
 
-// suspendedTimeout bounds a round while a session is suspended. It is short so that the session soon becomes
+// suspendedTimeout bounds a round while a session is suspected. It is short so that the session soon becomes
 // valid again.
 const suspendedTimeout = 5 * time.Second
 
-// pausedTimeout bounds a request of a round after a pause, for an etcd that is near. It is doubled each time it
-// proves too short.
-const pausedTimeout = 250 * time.Millisecond
+// While a session is suspected, or a pause is unconfirmed, a request of a round is sent again while it has no answer:
+// first after five round trips and leastGap at least, then after twice as long each time, up to maxGap. The member of
+// etcd that received it may be gone, and its connection would break only after seconds.
+const leastGap, maxGap = 100 * time.Millisecond, time.Second
 
 // Slowdown is the least time that a suspicion allows, in multiples of the duration of the last round; see
 // [Session.Suspect].
@@ -72,9 +76,6 @@ func (s *Session) renewLoop() {
 		s.mu.Lock()
 		again := s.lastErr != nil
 		s.lastErr = err
-		if err != nil {
-			s.failedRounds++
-		}
 		retry := s.ttl / retriesPerTTL
 		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unconfirmed() {
 			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
@@ -124,11 +125,17 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	bound, began := s.requestTimeout(), s.cfg.Clock()
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
-	answer, err := s.extendLease(ctx)
-	// A refusal appears as the end of the stream if it arrives before the request was written.
-	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
-		answer, err = s.extendLease(ctx) // at the next endpoint
-	}
+	var again atomic.Bool
+	answer, renewTook, err := hurry(ctx, s, func(ctx context.Context) (leaseExtension, error) {
+		// A copy gets a stream of its own: on the standing one it would wait for the answer to the one before.
+		alone := again.Swap(true)
+		answer, err := s.extendLease(ctx, alone)
+		// A refusal appears as the end of the stream if it arrives before the request was written.
+		if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
+			answer, err = s.extendLease(ctx, alone) // at the next endpoint
+		}
+		return answer, err
+	})
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return s.checkLeaseGone(ctx, known, err)
@@ -143,13 +150,16 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	s.mu.Lock()
 	s.renewalAnswered = true
 	s.mu.Unlock()
-	term, err := s.readProtectedKeys(ctx, protected, known)
-	if errors.Is(err, errUnread) {
+	read := func(ctx context.Context) (term uint64, err error) { return s.readProtectedKeys(ctx, protected, known) }
+	term, readTook, err := hurry(ctx, s, read)
+	if errors.Is(err, errUnread) || errors.Is(err, context.DeadlineExceeded) {
 		// The client's endpoints receive its requests in turn. If one of two is bad, a new round would always
 		// send the read to the bad one.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
-		term, err = s.readProtectedKeys(ctx, protected, known)
+		if term, readTook, err = hurry(ctx, s, read); errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errUnread) {
+			err = fmt.Errorf("%w: %w", errUnread, err)
+		}
 	}
 	if err == nil && !deadline.RenewalConfirmed(answer.term, term) {
 		err = fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, answer.term, term)
@@ -158,10 +168,37 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 		return err
 	}
 
-	if s.recordRound(began, answer) {
+	if s.recordRound(began, answer, renewTook+readTook) {
 		s.logConfirmed()
 	}
 	return nil
+}
+
+// hurry sends a request of a round. If the round is urgent, it sends the request again while there is no answer. It also
+// returns how long the answer took from the sending of the copy that got it.
+func hurry[T any](ctx context.Context, s *Session, send func(ctx context.Context) (T, error)) (value T,
+	took time.Duration, err error) {
+	if !s.claim.Load().Suspected() && s.pausesHarmless(s.cfg.Clock()) {
+		sent := s.cfg.Clock()
+		value, err = send(ctx)
+		return value, time.Duration(s.cfg.Clock().Mono - sent.Mono), err
+	}
+	type answer struct {
+		value T
+		took  time.Duration
+		err   error
+	}
+	a, err := hedge.Do(ctx, hedge.Policy{First: s.ResendAfter(leastGap, suspendedTimeout), Last: maxGap},
+		func(ctx context.Context) (answer, error) {
+			sent := s.cfg.Clock()
+			value, err := send(ctx)
+			a := answer{value: value, took: time.Duration(s.cfg.Clock().Mono - sent.Mono)}
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied) {
+				a.err, err = err, nil // an answer, too; it does not wait for that of a copy which hangs
+			}
+			return a, err
+		})
+	return a.value, a.took, cmp.Or(err, a.err)
 }
 
 // checkLeaseGone ends the session if its lease is gone, after a member of etcd has not found it. It returns why the
@@ -175,7 +212,9 @@ func (s *Session) checkLeaseGone(ctx context.Context, known int64, notFound erro
 	var stands bool
 	var err error
 	if len(protected) > 0 {
-		stands, err = s.findKeyOnLease(ctx, protected, known)
+		stands, _, err = hurry(ctx, s, func(ctx context.Context) (bool, error) {
+			return s.findKeyOnLease(ctx, protected, known)
+		})
 	} else {
 		stands = !again
 	}
@@ -230,12 +269,6 @@ func (s *Session) checkHistory(h *pb.ResponseHeader, known int64) error {
 // the whole TTL, nor the time that a suspicion leaves.
 func (s *Session) requestTimeout() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
-	if !s.pausesHarmless(s.cfg.Clock()) {
-		// A connection may have died during the pause; another one is tried soon.
-		s.mu.Lock()
-		bound = min(bound, max(pausedTimeout, Slowdown*s.lastRead)<<min(s.failedRounds, 5))
-		s.mu.Unlock()
-	}
 	if !claim.Suspected() {
 		return bound
 	}
@@ -246,13 +279,13 @@ func (s *Session) requestTimeout() time.Duration {
 	return bound
 }
 
-// recordRound records a round that began at began and has now been answered. It reports whether the session is
-// valid again.
-func (s *Session) recordRound(began deadline.Instant, by leaseExtension) (again bool) {
+// recordRound records a round that began at began, has now been answered, and took so long without the copies of
+// requests that were not answered first. It reports whether the session is valid again.
+func (s *Session) recordRound(began deadline.Instant, by leaseExtension, took time.Duration) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := s.cfg.Clock()
-	s.lastRound, s.failedRounds = time.Duration(answered.Mono-began.Mono), 0
+	s.lastRound = took
 	s.recordConfirmation(began, answered)
 	if claim := s.claim.Load().OnRemainingTTL(by.sent, by.remaining, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.setClaim(claim)
@@ -296,8 +329,8 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 	}
 	s.mu.Lock()
 	s.revision = max(s.revision, resp.Header.Revision)
-	if resp.Header.GetRaftTerm() <= asksIn || s.lastRead == 0 { // otherwise it may have waited for an election
-		s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
+	if resp.Header.GetRaftTerm() <= asksIn || s.lastTrip.Took == 0 { // otherwise it may have waited for an election
+		s.lastTrip = RoundTrip{resp.Header.GetMemberId(), time.Duration(s.cfg.Clock().Mono - asked.Mono), asked}
 	}
 	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load()))
 	s.mu.Unlock()
@@ -326,20 +359,25 @@ func (s *Session) readProtectedKeys(ctx context.Context, protected []*Protection
 	return resp.Header.GetRaftTerm(), nil
 }
 
-// RoundTrip returns the duration of the last read that etcd answered, 0 before the first, and the member of etcd that
-// answered it. The read is one linearizable request: to etcd's leader and back. Reads during which etcd may have
-// elected a leader do not count.
-func (s *Session) RoundTrip() (member uint64, took time.Duration) {
+// RoundTrip describes one linearizable read: to etcd's leader and back.
+type RoundTrip struct {
+	Member uint64 // the member of etcd that answered
+	Took   time.Duration
+	Sent   deadline.Instant
+}
+
+// RoundTrip returns the last round trip, the zero value before the first. Reads during which etcd may have elected a
+// leader do not count.
+func (s *Session) RoundTrip() RoundTrip {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.readBy, s.lastRead
+	return s.lastTrip
 }
 
 // ResendAfter returns the time after which a request that has no answer is sent again, if it may take limit in all:
-// five times RoundTrip, but a quarter of limit at most, because one read may have been slow, and least at least.
+// five times the last RoundTrip, but a quarter of limit at most, because one read may have been slow, and least at least.
 func (s *Session) ResendAfter(least, limit time.Duration) time.Duration {
-	_, trip := s.RoundTrip()
-	return max(least, min(5*trip, limit/4))
+	return max(least, min(5*s.RoundTrip().Took, limit/4))
 }
 
 func (s *Session) stillProtected(p *Protection) bool {

@@ -119,12 +119,10 @@ type Session struct {
 
 	mu                   sync.Mutex
 	lost                 *session.LostError
-	lastRound            time.Duration           // duration of the last round that succeeded
-	lastRead             time.Duration           // duration of the last read that was answered
-	readBy               uint64                  // the member of etcd that answered it
+	lastRound            time.Duration // duration of the last round that succeeded
+	lastTrip             RoundTrip
 	endRound             context.CancelCauseFunc // cancels the latest renewal; nil before the first
 	roundSent            deadline.Instant        // when that round began
-	failedRounds         int                     // failed rounds since the last one that succeeded
 	protected            []*Protection
 	clusterID            uint64
 	revision             int64 // newest revision seen by this session's own reads

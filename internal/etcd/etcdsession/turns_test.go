@@ -29,6 +29,7 @@ type turns struct {
 	mu    sync.Mutex
 	cut   bool // endpoint 0 is cut off
 	knows bool // the endpoint that is cut off has noticed
+	gone  bool // the lease is gone
 	sent  int  // number of requests
 	early int  // refusals that came before or after a renewal was written, in turn
 }
@@ -82,12 +83,15 @@ func (l turnsLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantR
 
 func (l turnsLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	err := l.e.send(ctx)
-	if errors.Is(err, rpctypes.ErrNoLeader) {
-		l.e.mu.Lock()
-		defer l.e.mu.Unlock()
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	switch {
+	case errors.Is(err, rpctypes.ErrNoLeader):
 		if l.e.early++; l.e.early%2 == 1 {
 			err = io.EOF
 		}
+	case err == nil && l.e.gone:
+		err = rpctypes.ErrLeaseNotFound
 	}
 	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, err
 }
@@ -141,6 +145,39 @@ func TestSessionOutlivesABadEndpoint(t *testing.T) {
 								require.Greater(t, time.Until(s.Deadline()), 6*time.Second, "refused at once, it waits for nothing")
 							}
 						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// With one endpoint that is gone a suspected session is soon confirmed, and soon learns that its lease is gone,
+// whichever requests that endpoint receives.
+func TestSuspectedSessionAsksElsewhere(t *testing.T) {
+	for endpoints := 2; endpoints <= 3; endpoints++ {
+		for first := range endpoints {
+			for _, gone := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d endpoints, turn %d, lease gone %t", endpoints, first, gone), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						e := &turns{endpoints: endpoints}
+						s, err := Open(context.Background(), Config{Process: etcd.Process{Client: e.client()}, TTL: 10 * time.Second})
+						require.NoError(t, err)
+						s.ProtectKey("key", 1, nil)
+						pass(time.Second)
+						e.from(first, true, false)
+						e.gone = gone
+						defer func() {
+							e.from(0, false, false)
+							_ = s.Close(context.Background())
+						}()
+						began := time.Now()
+						s.Suspect(0, 0) // suspended at once: its requests have all their time
+						for s.Err() == nil && s.Suspected() {
+							pass(time.Millisecond)
+						}
+						require.Equal(t, gone, session.ReasonOf(s.Err()) == session.ReasonRevoked)
+						require.Less(t, time.Since(began), 2*leastGap+10*time.Millisecond)
 					})
 				})
 			}

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
 // probeCount is the number of requests that measure a node's distance from etcd before it registers. They are sent
@@ -17,10 +18,16 @@ const probeCount = 6
 // etcdDistance holds this node's distance from etcd as its record states it.
 type etcdDistance struct {
 	suspicion.Distance
-	measuredRound time.Time // last renewal round that was measured
-	leftToLease   bool      // crash detection leaves the node to its lease, and the log says so
-	farForSilence bool      // the node has no silence time-out because of its distance, and the log says so
+	measuredRound time.Time             // last renewal round that was measured
+	measured      etcdsession.RoundTrip // the last one that was measured
+	leftToLease   bool                  // crash detection leaves the node to its lease, and the log says so
+	farForSilence bool                  // the node has no silence time-out because of its distance, and the log says so
 	logged        suspicion.LoggedDistance
+}
+
+// isNew reports whether trip, known after the renewal at renewed, is to be measured: once, and one for each renewal.
+func (d *etcdDistance) isNew(renewed time.Time, trip etcdsession.RoundTrip) bool {
+	return trip.Took > 0 && trip != d.measured && !renewed.Equal(d.measuredRound)
 }
 
 // measureDistance measures this node's distance from etcd and stores it in the record, before the node is registered
@@ -75,7 +82,8 @@ func (m *Membership) measureTrips(ctx context.Context, key string) (answered []s
 	return answered, nil
 }
 
-// remeasureDistance uses the session's last read, if there was a renewal round since the last time.
+// remeasureDistance uses the session's last round trip, if there was another one, and a renewal round, since the last
+// time.
 func (m *Membership) remeasureDistance() {
 	m.mu.Lock()
 	if m.incarnation == 0 || m.record.ElectionOnly {
@@ -83,16 +91,15 @@ func (m *Membership) remeasureDistance() {
 		return
 	}
 	// The two values may be of different rounds. Then one round counts for another, or is measured next time.
-	renewed, trip := m.session.RenewedAt(), suspicion.Trip{}
-	trip.Member, trip.Took = m.session.RoundTrip()
-	if renewed.Equal(m.distance.measuredRound) || trip.Took == 0 {
+	renewed, trip := m.session.RenewedAt(), m.session.RoundTrip()
+	if !m.distance.isNew(renewed, trip) {
 		m.mu.Unlock()
 		return
 	}
-	m.distance.measuredRound = renewed
+	m.distance.measuredRound, m.distance.measured = renewed, trip
 	before := m.record.RoundTrip()
 	at := time.Now()
-	warn := m.setDistance(m.distance.OnTrip(at, trip))
+	warn := m.setDistance(m.distance.OnTrip(at, suspicion.Trip{Member: trip.Member, Took: trip.Took}))
 	now, logged := m.record.RoundTrip(), m.distance.logged
 	outdated := logged.Outdated(at, now)
 	if outdated {

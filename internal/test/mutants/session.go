@@ -23,6 +23,20 @@ var ofSessions = []Mutant{{
 	In:    []string{sessions},
 	Edits: []Edit{{"internal/etcd/etcdsession/renew.go", `	case stands:`, `	case stands && false:`}},
 }, {
+	Name: "suspected-waits",
+	What: "a suspected session waits for the answer of a member of etcd that is gone",
+	In:   []string{sessions},
+	Test: "TestSuspectedSessionAsksElsewhere",
+	Edits: []Edit{{"internal/etcd/etcdsession/renew.go",
+		`if !s.claim.Load().Suspected() && s.pausesHarmless(`, `if true || s.pausesHarmless(`}},
+}, {
+	Name: "refusal-waits",
+	What: "a suspected session that is told that its lease is gone waits for the member of etcd that is gone",
+	In:   []string{sessions},
+	Test: "TestSuspectedSessionAsksElsewhere",
+	Edits: []Edit{{"internal/etcd/etcdsession/renew.go",
+		`if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied) {`, `if false {`}},
+}, {
 	Name: "suspicion-ignored",
 	What: "a member goes on as before when a watcher's stream broke and etcd does not answer",
 	In:   []string{simulation},
