@@ -194,7 +194,8 @@ func TestConnectionIsNotUsedAfterItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, returned := connection{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}, false
-		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-w.used }) // it sets no limit after next returned
+		// Once next has returned, no limit is set.
+		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-w.used })
 		go func() {
 			r := httptest.NewRequestWithContext(ctx, "POST", "/", nil)
 			Handler(newFake(leads()), next, Options{}).ServeHTTP(w, r)

@@ -174,8 +174,8 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	return nil
 }
 
-// hurry sends a request of a round. If the round is urgent, it sends the request again while there is no answer. It also
-// returns how long the answer took from the sending of the copy that got it.
+// hurry sends a request of a round. If the round is urgent, it sends the request again while there is no answer. It
+// also returns how long the answer took from the sending of the copy that got it.
 func hurry[T any](ctx context.Context, s *Session, send func(ctx context.Context) (T, error)) (value T,
 	took time.Duration, err error) {
 	if !s.claim.Load().Suspected() && s.pausesHarmless(s.cfg.Clock()) {
@@ -375,7 +375,8 @@ func (s *Session) RoundTrip() RoundTrip {
 }
 
 // ResendAfter returns the time after which a request that has no answer is sent again, if it may take limit in all:
-// five times the last RoundTrip, but a quarter of limit at most, because one read may have been slow, and least at least.
+// five times the last RoundTrip, but a quarter of limit at most, because one read may have been slow, and at least
+// least.
 func (s *Session) ResendAfter(least, limit time.Duration) time.Duration {
 	return max(least, min(5*s.RoundTrip().Took, limit/4))
 }
