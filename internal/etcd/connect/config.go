@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/goverse/goverse/internal/callback"
+	"github.com/goverse/goverse/internal/etcd/endpoints"
 	"github.com/goverse/goverse/internal/etcd/login"
 	"github.com/goverse/goverse/internal/etcd/zaplog"
 )
@@ -185,11 +186,11 @@ func (c Config) clientConfig(ctx context.Context, links *connTracker) clientv3.C
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
 		Logger:               zaplog.New(c.Logger.Named("etcd-client"), quiet...),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: append(endpoints.DialOptions(), grpc.WithConnectParams(grpc.ConnectParams{
 			// The client must notice within a second that etcd is back.
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: time.Second},
 			MinConnectTimeout: c.DialTimeout,
-		}), grpc.WithTransportCredentials(&currentCredentials{tracker: links, currentTLS: c.currentTLS()})},
+		}), grpc.WithTransportCredentials(&currentCredentials{tracker: links, currentTLS: c.currentTLS()})),
 	}
 }

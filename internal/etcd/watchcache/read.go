@@ -42,12 +42,13 @@ func (m *Mirror) hurries(u urgency) bool {
 // patience returns the time that etcd has to answer a request of the mirror before another endpoint is tried. A request
 // that may only take limit in all is not tried elsewhere unless there is time for it.
 func (m *Mirror) patience(u urgency, limit time.Duration) time.Duration {
-	p := leastPatience
+	least, most := leastPatience, limit
 	if m.hurries(u) {
-		p = shortPatience
+		least, most = shortPatience, leastPatience
 	}
+	p := least
 	if last := m.lastRead.Load(); last != nil && time.Since(last.answered) < tookCounts {
-		p = max(p, slowdown*last.answered.Sub(last.sent))
+		p = min(max(p, slowdown*last.answered.Sub(last.sent)), most) // it may have waited for an election
 	}
 	if p > limit/4 {
 		return limit
