@@ -10,11 +10,11 @@ const (
 	memory = time.Second
 )
 
-// debt describes the requests that one endpoint has not answered. The zero value is an endpoint without any. Its methods
-// return the debt after an event.
+// debt describes the requests that one endpoint has not answered. The zero value is an endpoint without any. The
+// methods on… return the debt after an event.
 type debt struct {
 	waiting  int       // requests in progress
-	since    time.Time // when the first request was sent that nothing was answered after
+	since    time.Time // of the first request after the last answer, or of that answer if more were in progress
 	forgetAt time.Time // if none is in progress
 }
 
@@ -32,7 +32,7 @@ func (d debt) onSent(now time.Time) debt {
 	return d
 }
 
-// onAnswered forgives the endpoint for all requests so far: it answers. A member of etcd answers some requests never, as
+// onAnswered forgives the endpoint for all requests so far. A member of etcd answers some requests never, such as
 // those that it has forwarded to a leader that is gone.
 func (d debt) onAnswered(now time.Time) debt {
 	return debt{waiting: d.waiting - 1, since: now}

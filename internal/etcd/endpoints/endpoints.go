@@ -4,12 +4,13 @@
 //	requests        1   2   3   4   5   6   7   8   9
 //	endpoint a      ✓           ✓       ✓       ✓
 //	endpoint b          ✓           ✓       ✓       ✓
-//	endpoint c              ?───────────────── no answer: passed over until it answers, or is asked again after a second
+//	endpoint c              ?───────────── no answer: passed over until it answers, or is asked again after a second
 //
 // The connection to a host without power looks healthy for four seconds. Of three endpoints, etcd's own client sends a
 // third of the requests there for so long.
 //
-// An endpoint that refuses requests answers. It keeps its turn, because a refusal costs no time and is tried elsewhere.
+// An endpoint that refuses requests answers. It keeps its turn: a refusal costs no time, and the request is sent
+// elsewhere.
 //
 // Not promised: that a request reaches a healthy endpoint. The first request to an endpoint that has just been lost waits
 // for its time limit, unless its sender sends it again ([hedge]).
@@ -30,7 +31,7 @@ import (
 // name is the name of the balancer among all of this process.
 const name = "goverse_etcd"
 
-// counted is the prefix of the methods whose requests etcd answers at once. Streams stand for long.
+// counted is the prefix of the methods of requests that etcd answers at once. Streams stand for long.
 const counted = "/etcdserverpb.KV/"
 
 // maxTurns limits how many endpoints are considered for one request.
@@ -67,13 +68,13 @@ func (c *clientConn) UpdateState(s balancer.State) {
 	c.ClientConn.UpdateState(s)
 }
 
-// picker chooses among the endpoints whose turns another picker determines.
+// picker chooses among the endpoints that another picker returns in turn.
 type picker struct {
 	turns balancer.Picker
 	debts *debts
 }
 
-// Pick returns the connection to the endpoint whose turn it is, or to the next one after it that answers.
+// Pick returns the connection to the next endpoint in turn that answers.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	chosen, err := p.turns.Pick(info)
 	if err != nil {
