@@ -12,8 +12,8 @@
 // An endpoint that refuses requests answers. It keeps its turn: a refusal costs no time, and the request is sent
 // elsewhere.
 //
-// Not promised: that a request reaches a healthy endpoint. The first request to an endpoint that has just been lost waits
-// for its time limit, unless its sender sends it again ([hedge]).
+// Not promised: that a request reaches a healthy endpoint. The first request to an endpoint that has just been lost
+// waits for its time limit, unless its sender sends it again ([hedge]).
 //
 // [hedge]: https://pkg.go.dev/github.com/goverse/goverse/internal/etcd/hedge
 package endpoints
