@@ -10,6 +10,7 @@ package pace
 
 import (
 	"flag"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -23,8 +24,21 @@ import (
 // ones.
 const slowPageFault = 5 * time.Microsecond
 
-// SlowMachine reports whether this machine is such a slow virtual machine.
-func SlowMachine() bool { return PageFaultTime() > slowPageFault }
+// envSlow passes the answer of SlowMachine on to the processes that a test starts.
+const envSlow = "GOVERSE_TEST_SLOW_MACHINE"
+
+// SlowMachine reports whether this machine is such a slow virtual machine. Processes that a test starts give the same
+// answer, so they agree with it on each TTL.
+func SlowMachine() bool { return slowMachine() }
+
+var slowMachine = sync.OnceValue(func() bool {
+	if slow, err := strconv.ParseBool(os.Getenv(envSlow)); err == nil {
+		return slow
+	}
+	slow := PageFaultTime() > slowPageFault
+	_ = os.Setenv(envSlow, strconv.FormatBool(slow)) // the name is valid
+	return slow
+})
 
 // ParallelTests returns the number of parallel tests to run at a time: most, or half of it on a slow machine and under
 // the race detector, but at least GOMAXPROCS.

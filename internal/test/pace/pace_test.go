@@ -1,7 +1,10 @@
 package pace
 
 import (
+	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +22,25 @@ func TestAtOnce(t *testing.T) {
 		require.Equal(t, most, ParallelTests(most))
 	}
 	require.Equal(t, runtime.GOMAXPROCS(0), ParallelTests(1), "as go test has it")
+}
+
+// A process that a test starts measures nothing anew: the load of that moment would give another answer.
+func TestProcessesAgree(t *testing.T) {
+	if ofParent := os.Getenv("PACE_TEST_PARENT"); ofParent != "" {
+		require.Equal(t, ofParent, TTL(time.Second).String())
+		return
+	}
+	for _, slow := range []string{"true", "false"} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestProcessesAgree$")
+		ttl := TTL(time.Second)
+		if slow != strconv.FormatBool(SlowMachine()) {
+			ttl = map[string]time.Duration{"true": 2 * ttl, "false": ttl / 2}[slow]
+		}
+		cmd.Env = append(os.Environ(), envSlow+"="+slow, "PACE_TEST_PARENT="+ttl.String())
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	require.Equal(t, strconv.FormatBool(SlowMachine()), os.Getenv(envSlow), "processes inherit it")
 }
 
 // A meter without load reports none, and one that was slowed down reports the slowdown of the present lap.
