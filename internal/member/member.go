@@ -53,7 +53,8 @@ type Member struct {
 	Consensus *consensusmanager.Runner
 	Detector  *crash.Detector
 
-	cfg Config
+	cfg    Config
+	onDuty bool // StartDuties was called
 }
 
 // New assembles a member. Nothing runs before Start.

@@ -63,7 +63,10 @@ func (m *Member) Join(ctx context.Context) error {
 
 // StartDuties starts to plan the shards while that is this member's duty, and to acquire its own. Call it after Join.
 // It does not block.
-func (m *Member) StartDuties() { m.Go(m.Consensus.Run) }
+func (m *Member) StartDuties() {
+	m.onDuty = true
+	m.Go(m.Consensus.Run)
+}
 
 // checkShardCount returns an error if the cluster works with another number of shards than this member, by its map or
 // by the members that registered earlier.

@@ -13,7 +13,8 @@ import "context"
 //   - It waits for all goroutines: hooks.Close.
 //
 // The later steps do the work of a step that was cut short, and keys that remain in etcd go with the session. If ctx
-// ends, Stop waits for nothing but the revocation, for about a second. Stop may follow a Join that has failed.
+// ends, Stop waits for nothing but the revocation, for about a second. Stop may follow a Join that has failed: then the
+// session ends before StopServing.
 func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
 	r := &StopReport{}
 	var err error
@@ -29,6 +30,11 @@ func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
 		hooks.EndWork(ctx, r)
 	}
 	m.Detector.Stop(ctx)
+	if !m.onDuty && len(r.CutShort) == 0 {
+		// It reports no shard as released. Those that a map has given it meanwhile wait until its keys are gone.
+		m.MarkLeft(ctx)
+		_ = m.EndSession()
+	}
 	if hooks.StopServing != nil {
 		hooks.StopServing(ctx, r)
 	}

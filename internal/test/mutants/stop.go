@@ -29,6 +29,13 @@ var ofStops = []Mutant{{
 		`m.Detector.Stop(ctx)`, `m.MarkLeft(ctx)
 	m.Detector.Stop(ctx)`}},
 }, {
+	Name: "stop-before-duty-keeps-keys",
+	What: "a node that stops before it has joined keeps its keys while it serves, and with them the shards given to it",
+	In:   []string{simulation},
+	Seed: 235882,
+	Edits: []Edit{{"internal/member/stop.go",
+		`if !m.onDuty && len(r.CutShort) == 0 {`, `if false {`}},
+}, {
 	Name: "stop-keeps-candidacy",
 	What: "a stopping member does not withdraw from the election",
 	In:   []string{simulation},

@@ -100,7 +100,10 @@ func (p *process) isCandidate() bool { return !p.host.roles.observer && !p.stopR
 // processDeviation returns the first deviation at one process.
 func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	session := p.session()
-	if session == nil || !session.Valid() {
+	switch {
+	case session == nil && p.stopRequested && !p.joined:
+		return "" // it has ended its session, and only serves to the end
+	case session == nil || !session.Valid():
 		return "has no session"
 	}
 	lease := int64(session.ID())

@@ -56,6 +56,7 @@ type process struct {
 	wg            sync.WaitGroup // goroutines beside its member
 	dead          atomic.Bool
 	stopRequested bool          // it was asked to stop
+	joined        bool          // it had joined before
 	viewSince     time.Duration // since when it has a view; 0 if it has none
 
 	randMu sync.Mutex
@@ -173,6 +174,7 @@ func (p *process) drawFraction() float64 {
 func (p *process) runMember() {
 	err := p.part.join(p.running)
 	if err == nil {
+		p.w.alter(func() { p.joined = true })
 		p.wg.Go(p.user.runUser)
 		<-p.running.Done()
 	}

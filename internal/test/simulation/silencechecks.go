@@ -59,6 +59,7 @@ type silenceAccusation struct {
 // silenceFacts holds the checks' knowledge of one process in a schedule with accusations of silence.
 type silenceFacts struct {
 	refuted     time.Duration // when it last refuted an accusation; -1 if never
+	withdrew    time.Duration // when etcd last executed its withdrawal of an accusation; -1 if never
 	lostWatcher time.Duration // when it last lost a watcher; -1 if never
 	invalid     time.Duration // since when its session is not valid although nothing hinders it; -1 if that is not so
 }
@@ -167,6 +168,7 @@ func (c *checks) checkSilenceExecuted(p *process, k requestKind, r *pb.TxnReques
 		}
 	case requestWithdrawSilent:
 		c.w.Counts.Count(SilenceWithdrawn)
+		p.facts.withdrew = c.w.Now()
 	case requestRefuteAll:
 		for _, resp := range a.Responses {
 			if resp.GetResponseDeleteRange().GetDeleted() > 0 {

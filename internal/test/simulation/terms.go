@@ -11,7 +11,6 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/state/txn"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
@@ -58,7 +57,8 @@ func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mod
 		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, token, k.token)
 	}
 	greatest, _ := c.terms.Greatest(false)
-	if s := p.session(); token <= greatest && (s == nil || c.findLoss(p, s, token) == nil) {
+	// A process that stands still begins no term. In the simulation its goroutines run, by clocks that stand.
+	if s := p.session(); token <= greatest && !p.host.standsStill() && (s == nil || c.findLoss(p, s, token) == nil) {
 		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, token, greatest)
 	}
 	c.terms.Add(token, false, p)
@@ -124,13 +124,12 @@ var termEnds = map[leaderelection.Reason]string{leaderelection.ReasonResigned: R
 // duty under which it is sent.
 func (c *checks) recordSent(p *process, k requestKind, request any) (by planningDuty) {
 	switch k {
-	case requestPlan, requestGuardedWrite:
-		guards, _ := p.election.Duty()
+	case requestPlan:
+		r, _ := request.(*pb.TxnRequest)
+		by = c.w.dutyIn(r)
+	case requestGuardedWrite:
 		c.mu.Lock()
 		by = planningDuty{mode: p.facts.mode, token: p.facts.token, lease: p.facts.lease}
-		if k == requestPlan && len(guards) > 0 {
-			by = c.w.dutyOf(guards)
-		}
 		c.mu.Unlock()
 	case requestElectionChange:
 		r, _ := request.(*pb.TxnRequest)
@@ -304,13 +303,15 @@ type planningDuty struct {
 	lease int64
 }
 
-// dutyOf returns the duty that the guards check.
-func (w *world) dutyOf(guards []txn.Guard) planningDuty {
-	d := planningDuty{mode: leaderelection.ModeElection, token: guards[0].Revision}
-	if guards[0].Key == w.keys.Acting() {
-		d.mode = leaderelection.ModeFallback
-	} else {
-		d.lease = w.keys.Parse(guards[0].Key).Lease
+// dutyIn returns the duty that a map's guards check. A copy of the request may be sent when the duty is over.
+func (w *world) dutyIn(r *pb.TxnRequest) planningDuty {
+	for _, guard := range r.GetCompare() {
+		switch key := w.keys.Parse(string(guard.Key)); key.Kind {
+		case state.KindActing:
+			return planningDuty{mode: leaderelection.ModeFallback, token: guard.GetCreateRevision()}
+		case state.KindCandidate:
+			return planningDuty{mode: leaderelection.ModeElection, token: guard.GetCreateRevision(), lease: key.Lease}
+		}
 	}
-	return d
+	return planningDuty{}
 }
