@@ -70,7 +70,7 @@ func (w *World) OneIn(n int) bool { return w.Rand.IntN(n) == 0 }
 
 // After schedules an event after d.
 func (w *World) After(d time.Duration, do func()) {
-	time.AfterFunc(max(d, 0), func() {
+	happen := func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		if w.Over {
@@ -80,7 +80,14 @@ func (w *World) After(d time.Duration, do func()) {
 		if w.Happened != nil {
 			w.Happened()
 		}
-	})
+	}
+	if d <= 0 {
+		// A timer would do the same. But with the race detector Go 1.26 crashes at times when two threads run timers of one
+		// bubble that are due at once.
+		go happen()
+		return
+	}
+	time.AfterFunc(d, happen)
 }
 
 // Fail records that a promise was broken. Only the first failure counts.
