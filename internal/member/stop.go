@@ -33,7 +33,7 @@ func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
 	if !m.onDuty && len(r.CutShort) == 0 {
 		// It reports no shard as released. Those that a map has given it meanwhile wait until its keys are gone.
 		m.MarkLeft(ctx)
-		_ = m.EndSession()
+		_ = m.EndSession() // the call below returns the same error
 	}
 	if hooks.StopServing != nil {
 		hooks.StopServing(ctx, r)

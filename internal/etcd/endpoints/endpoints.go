@@ -114,7 +114,7 @@ func (d *debts) count(chosen balancer.PickResult) (done func(balancer.DoneInfo))
 	defer d.mu.Unlock()
 	d.of[c] = d.of[c].onSent(time.Now())
 	return func(info balancer.DoneInfo) {
-		d.end(c, info.Err == nil || info.BytesReceived)
+		d.end(c, info.BytesReceived)
 		if chosen.Done != nil {
 			chosen.Done(info)
 		}

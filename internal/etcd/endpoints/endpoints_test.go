@@ -55,7 +55,7 @@ func (c chooser) send(method string) (endpoint string, end func(err error)) {
 	require.NoError(c.t, err)
 	return r.SubConn.(*conn).name, func(err error) {
 		if r.Done != nil {
-			r.Done(balancer.DoneInfo{Err: err})
+			r.Done(balancer.DoneInfo{Err: err, BytesReceived: err == nil})
 		}
 	}
 }

@@ -152,14 +152,12 @@ func (s *Session) runRound(round context.Context, protected []*Protection, known
 	s.mu.Unlock()
 	read := func(ctx context.Context) (term uint64, err error) { return s.readProtectedKeys(ctx, protected, known) }
 	term, readTook, err := hurry(ctx, s, read)
-	if errors.Is(err, errUnread) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, errUnread) {
 		// The client's endpoints receive its requests in turn. If one of two is bad, a new round would always
 		// send the read to the bad one.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
-		if term, readTook, err = hurry(ctx, s, read); errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errUnread) {
-			err = fmt.Errorf("%w: %w", errUnread, err)
-		}
+		term, readTook, err = hurry(ctx, s, read)
 	}
 	if err == nil && !deadline.RenewalConfirmed(answer.term, term) {
 		err = fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, answer.term, term)
@@ -198,6 +196,9 @@ func hurry[T any](ctx context.Context, s *Session, send func(ctx context.Context
 			}
 			return a, err
 		})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer, also to copies: %w", err)
+	}
 	return a.value, a.took, cmp.Or(err, a.err)
 }
 

@@ -78,7 +78,7 @@ type processFacts struct {
 func newProcessFacts(w *world) processFacts {
 	return processFacts{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
 		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{},
-		silenceFacts: silenceFacts{refuted: -1, withdrew: -1, lostWatcher: -1, invalid: -1}, over: -1, tries: -1,
+		silenceFacts: silenceFacts{refuted: -1, lostWatcher: -1, invalid: -1}, over: -1, tries: -1,
 		serves: make([]int64, w.shards)}
 }
 

@@ -109,7 +109,8 @@ func (c *checks) hadToRemove(pair watchPair, session *etcdsession.Session, began
 		!watcher.host.wasHindered(began-minStreamAge) && !watcher.host.wasDenied(began-minStreamAge) &&
 		c.truth.keyExists(w.keys.Node(watcher.host.address), watcher.facts.incarnation) &&
 		c.findLoss(watcher, session, watcher.facts.incarnation) == nil &&
-		watcher.facts.withdrew < began && // otherwise a heartbeat may have arrived late
+		// Otherwise a heartbeat has arrived late.
+		c.withdrawn[accusationKey(pair.watched.host.address, watcher)] < began &&
 		(pair.watched.facts.refuted < 0 || w.Now()-pair.watched.facts.refuted > restsAtMost) &&
 		c.countAccused() < leastHoldOff
 }

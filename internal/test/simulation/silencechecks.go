@@ -11,11 +11,12 @@ import (
 
 // silenceState holds the checks' knowledge of heartbeats, and of accusations of silence.
 type silenceState struct {
-	receipts map[watchPair]receipt         // of the last heartbeat that the watcher acknowledged
-	members  map[int64]*process            // by incarnation
-	accused  map[string]*silenceAccusation // the last one, by key
-	last     *host                         // accused last
-	removed  map[int64]time.Duration       // by lease of a member that was removed for silence: when
+	receipts  map[watchPair]receipt         // of the last heartbeat that the watcher acknowledged
+	members   map[int64]*process            // by incarnation
+	accused   map[string]*silenceAccusation // the last one, by key
+	withdrawn map[string]time.Duration      // when etcd last executed a withdrawal, by accusationKey
+	last      *host                         // accused last
+	removed   map[int64]time.Duration       // by lease of a member that was removed for silence: when
 }
 
 // receipt is the receipt of a heartbeat by a watcher.
@@ -59,14 +60,13 @@ type silenceAccusation struct {
 // silenceFacts holds the checks' knowledge of one process in a schedule with accusations of silence.
 type silenceFacts struct {
 	refuted     time.Duration // when it last refuted an accusation; -1 if never
-	withdrew    time.Duration // when etcd last executed its withdrawal of an accusation; -1 if never
 	lostWatcher time.Duration // when it last lost a watcher; -1 if never
 	invalid     time.Duration // since when its session is not valid although nothing hinders it; -1 if that is not so
 }
 
 func newSilenceState() silenceState {
 	return silenceState{receipts: map[watchPair]receipt{}, members: map[int64]*process{},
-		accused: map[string]*silenceAccusation{}, removed: map[int64]time.Duration{}}
+		accused: map[string]*silenceAccusation{}, withdrawn: map[string]time.Duration{}, removed: map[int64]time.Duration{}}
 }
 
 // recordReceipt is called when a watcher has accepted a heartbeat, which it acknowledges.
@@ -168,7 +168,11 @@ func (c *checks) checkSilenceExecuted(p *process, k requestKind, r *pb.TxnReques
 		}
 	case requestWithdrawSilent:
 		c.w.Counts.Count(SilenceWithdrawn)
-		p.facts.withdrew = c.w.Now()
+		for _, op := range r.Success {
+			if address, _, ok := c.w.parseSilentKey(string(op.GetRequestDeleteRange().GetKey())); ok {
+				c.withdrawn[accusationKey(address, p)] = c.w.Now()
+			}
+		}
 	case requestRefuteAll:
 		for _, resp := range a.Responses {
 			if resp.GetResponseDeleteRange().GetDeleted() > 0 {
