@@ -24,17 +24,18 @@ type host struct {
 	setBack   bool          // the wall clock was stepped back
 	resumed   chan struct{} // closed when it continues; nil while nothing stands still
 
-	link      *schedule.Link // to etcd
-	refuses   bool           // its address refuses connections
-	silent    bool           // its address gives no answer, and it reaches no other host
-	apart     time.Duration  // the last instant at which it was hindered other than by standing still
-	lagged    time.Duration  // the last instant at which it was hindered or stood still
-	refused   time.Duration  // the last instant at which it refused a connection; -1 if never
-	reachable time.Duration  // the last instant at which others could reach it again; -1 if never
-	resumedAt time.Duration  // when it last continued after standing still; -1 if never
-	stood     standstills
-	allowed   time.Duration  // when etcd last ended a denial of its candidacy
-	cut       map[*host]bool // hosts that it does not reach, although they reach it
+	link           *schedule.Link // to etcd
+	refuses        bool           // its address refuses connections
+	silent         bool           // its address gives no answer, and it reaches no other host
+	apart          time.Duration  // the last instant at which it was hindered other than by standing still
+	lagged         time.Duration  // the last instant at which it was hindered or stood still
+	refused        time.Duration  // the last instant at which it refused a connection; -1 if never
+	reachable      time.Duration  // the last instant at which others could reach it again; -1 if never
+	resumedAt      time.Duration  // when it last continued after standing still; -1 if never
+	stood          standstills
+	greatestBefore int64          // greatest token of a term before the present standstill
+	allowed        time.Duration  // when etcd last ended a denial of its candidacy
+	cut            map[*host]bool // hosts that it does not reach, although they reach it
 }
 
 // roles configures the processes of a host.
@@ -131,7 +132,10 @@ func (h *host) beginStandstill() {
 		return
 	}
 	c.frozen = h.w.Now()
-	h.w.alter(func() { h.stood.times, h.stood.since, h.stood.now = h.stood.times+1, c.frozen, true })
+	h.w.alter(func() {
+		h.stood.times, h.stood.since, h.stood.now = h.stood.times+1, c.frozen, true
+		h.greatestBefore, _ = h.w.checks.terms.Greatest(false)
+	})
 	h.clocks.Store(&c)
 	h.resumed = make(chan struct{})
 	h.link.Change(func(s *schedule.LinkState) { s.Stopped = true })

@@ -57,8 +57,11 @@ func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mod
 		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, token, k.token)
 	}
 	greatest, _ := c.terms.Greatest(false)
-	// A process that stands still begins no term. In the simulation its goroutines run, by clocks that stand.
-	if s := p.session(); token <= greatest && !p.host.standsStill() && (s == nil || c.findLoss(p, s, token) == nil) {
+	if p.host.standsStill() {
+		// In the simulation its goroutines run, by clocks that stand. The term begins at the instant that these show.
+		greatest = p.host.greatestBefore
+	}
+	if s := p.session(); token <= greatest && (s == nil || c.findLoss(p, s, token) == nil) {
 		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, token, greatest)
 	}
 	c.terms.Add(token, false, p)
