@@ -19,9 +19,12 @@ type watchDialer struct {
 }
 
 // Watch implements crash.Dialer.
-func (d watchDialer) Watch(ctx context.Context, address string, heard func(heartbeat.Beat) bool) (crash.Watch, error) {
-	w, err := d.node.OpenWatch(ctx, address, heard, d.opts...)
+func (d watchDialer) Watch(ctx context.Context, address, instance string, heard func(heartbeat.Beat) bool) (crash.Watch,
+	error) {
+	w, err := d.node.OpenWatch(ctx, address, instance, heard, d.opts...)
 	switch {
+	case errors.Is(err, peer.ErrOtherInstance):
+		return nil, fmt.Errorf("%w: %w", crash.ErrOtherInstance, err)
 	case errors.Is(err, peer.ErrRefused):
 		return nil, fmt.Errorf("%w: %w", crash.ErrRefused, err)
 	case err != nil:

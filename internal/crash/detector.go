@@ -21,13 +21,16 @@ import (
 // ErrRefused is matched by a Dialer's error if, and only if, no program listens at the address.
 var ErrRefused = errors.New("connection refused")
 
+// ErrOtherInstance is matched by a Dialer's error if another process answered than the wanted one.
+var ErrOtherInstance = errors.New("another instance")
+
 // Dialer opens watches on members.
 type Dialer interface {
-	// Watch opens a stream to the node that answers at address. It blocks no longer than ctx allows. The stream
-	// outlives ctx. The stream's own goroutine calls heard with each heartbeat that arms this process, in order, and
-	// acknowledges it to the member if heard returns true. Heard must not block. If heard is nil, the member does not arm
-	// this process.
-	Watch(ctx context.Context, address string, heard func(heartbeat.Beat) (acknowledge bool)) (Watch, error)
+	// Watch opens a stream to the node that answers at address, which must be that instance unless instance is empty. It
+	// blocks no longer than ctx allows. The stream outlives ctx. After an error the member has not armed this process by
+	// it. The stream's own goroutine calls heard with each heartbeat that arms this process, in order, and acknowledges it
+	// to the member if heard returns true. Heard must not block. If heard is nil, the member does not arm this process.
+	Watch(ctx context.Context, address, instance string, heard func(heartbeat.Beat) (acknowledge bool)) (Watch, error)
 }
 
 // Watch is an open stream to a member.

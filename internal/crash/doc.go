@@ -30,7 +30,7 @@
 // With Settings.SilenceTimeout a member arms its watchers ([heartbeat.Armer]), which may then accuse it of silence and
 // remove it, too. It lives on their acknowledgements, or on reads of etcd (deadline.Proofs). Package
 // internal/crash/silence decides for the watcher. A goodbye releases an armed watcher; one that was not received is
-// said again.
+// said again, also by a watcher that only may be armed.
 //
 // # What is not promised
 //

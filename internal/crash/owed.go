@@ -12,17 +12,19 @@ import (
 
 // owedRetry is the policy for the delay between two attempts to say an owed goodbye. Nothing but reads of the member
 // waits for it.
-var owedRetry = backoff.Policy{First: time.Second, Last: 30 * time.Second}
+var owedRetry = backoff.Policy{First: time.Second, Last: 5 * time.Second}
 
 // owedGoodbye is a goodbye that this process owes to a member.
 type owedGoodbye struct {
-	stop  context.CancelFunc
-	ended chan struct{}
+	incarnation int64 // the member's
+	stop        context.CancelFunc
+	ended       chan struct{}
+	said        bool // valid once ended is closed
 }
 
-// oweGoodbye says goodbye to a member that this process no longer watches, and that has not received its goodbye. It
-// tries until the member has, or is gone. Until then the member takes this process for an armed watcher that does not
-// acknowledge, and reads etcd instead.
+// oweGoodbye says goodbye to a member that this process no longer watches, and that may have armed it by a watch which
+// ended without a goodbye. It tries until the member has received one, or is gone. Until then the member takes this
+// process for an armed watcher that does not acknowledge, and reads etcd instead.
 func (d *Detector) oweGoodbye(w *watchedMember) {
 	own, _ := d.registered()
 	if own == nil || d.ctx.Err() != nil {
@@ -31,13 +33,16 @@ func (d *Detector) oweGoodbye(w *watchedMember) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ctx, stop := context.WithCancel(d.ctx)
-	o := &owedGoodbye{stop, make(chan struct{})}
+	o := &owedGoodbye{incarnation: w.incarnation, stop: stop, ended: make(chan struct{})}
 	d.owed[w.address] = o // the only one, because a case about the address has ended the one before it
 	d.wg.Go(func() {
 		defer close(o.ended)
 		defer stop()
 		retry := backoff.Backoff{Policy: owedRetry, Random: d.cfg.Random}
-		for d.owesGoodbye(w, own.Incarnation) && !d.tryGoodbye(ctx, w.address) && wait.For(ctx, retry.Next()) {
+		for !o.said && d.bothRegistered(w.incarnation, own.Incarnation) {
+			if o.said = d.tryGoodbye(ctx, w.address, w.member.InstanceID); !o.said && !wait.For(ctx, retry.Next()) {
+				break
+			}
 		}
 		d.mu.Lock()
 		delete(d.owed, w.address)
@@ -45,45 +50,48 @@ func (d *Detector) oweGoodbye(w *watchedMember) {
 	})
 }
 
-// stopOwedGoodbye ends the attempts to say goodbye to the member at address, because it is about to be watched again.
-// Otherwise a goodbye on a newer stream would make the member count on a watcher that an older stream has armed.
-func (d *Detector) stopOwedGoodbye(address string) {
+// stopOwedGoodbye ends the attempts to say goodbye to a member, because w is about to watch it again. Otherwise a
+// goodbye on a newer stream would make the member count on a watcher that an older stream has armed. It reports whether
+// the goodbye is owed still.
+func (d *Detector) stopOwedGoodbye(w *watchedMember) (owed bool) {
 	d.mu.Lock()
-	o := d.owed[address]
+	o := d.owed[w.address]
 	d.mu.Unlock()
-	if o != nil {
-		o.stop()
-		<-o.ended
+	if o == nil {
+		return false
 	}
+	o.stop()
+	<-o.ended
+	return !o.said && o.incarnation == w.incarnation
 }
 
-// owesGoodbye reports whether both members are registered as they were, and the address is not watched again.
-func (d *Detector) owesGoodbye(w *watchedMember, own int64) bool {
-	d.mu.Lock()
-	again := d.cases[w.address]
-	d.mu.Unlock()
+// bothRegistered reports whether both incarnations are members.
+func (d *Detector) bothRegistered(a, b int64) bool {
 	s := d.cfg.Mirror.Snapshot()
-	return suspicion.IsMember(s, w.incarnation) && suspicion.IsMember(s, own) && (again == nil || again == w)
+	return suspicion.IsMember(s, a) && suspicion.IsMember(s, b)
 }
 
-// tryGoodbye opens a watch until the member arms this process on it, and then says goodbye, which releases that arming.
-// It reports whether the member has received the goodbye. If ctx ends it says none, unless the detector stops.
-func (d *Detector) tryGoodbye(ctx context.Context, address string) bool {
+// tryGoodbye opens a watch until the member arms this process on it, and then says goodbye, which releases that arming
+// and replaces earlier ones. A member that sends heartbeats for openTimeout and does not arm this process has not armed
+// it before. TryGoodbye reports whether the member has received the goodbye. If ctx ends it says none, unless the
+// detector stops.
+func (d *Detector) tryGoodbye(ctx context.Context, address, instance string) bool {
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	armed := wait.NewSignal()
-	watch, err := d.cfg.Dialer.Watch(opening, address, func(heartbeat.Beat) bool {
+	watch, err := d.cfg.Dialer.Watch(opening, address, instance, func(heartbeat.Beat) bool {
 		armed.Send()
 		return false
 	})
 	if err != nil {
 		return false
 	}
-	arms := false
+	released := false
 	select {
 	case <-armed:
-		arms = true
+		released = true
 	case <-opening.Done():
+		released = watch.Heard() > 0
 	}
 	closing, cancel := context.WithTimeout(d.goodbyeCtx, openTimeout)
 	defer cancel()
@@ -96,5 +104,5 @@ func (d *Detector) tryGoodbye(ctx context.Context, address string) bool {
 		giveUp()
 	}
 	defer context.AfterFunc(ctx, giveUp)()
-	return watch.Close(closing) && arms
+	return watch.Close(closing) && released
 }

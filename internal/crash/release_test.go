@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/crash/heartbeat"
 	"github.com/goverse/goverse/internal/crash/silence"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -21,29 +22,35 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// armingWatch is a watch by which the member arms this process at once. It is received unless ctx has ended.
+// armingWatch is a watch by which the member arms this process at once, or not at all. A goodbye is received unless ctx
+// has ended.
 type armingWatch struct {
 	Watch
-	heard func(heartbeat.Beat) bool
+	heartbeats uint64 // heard
 }
 
 func (w *armingWatch) Close(ctx context.Context) bool { return ctx.Err() == nil }
+func (w *armingWatch) Heartbeats() bool               { return true }
+func (w *armingWatch) Heard() uint64                  { return w.heartbeats }
+func (w *armingWatch) Instance() string               { return "" }
+func (w *armingWatch) ReportRemoval(int64)            {}
 
 // armingDialer opens watches on a member that arms its watchers once arms is set.
 type armingDialer struct {
 	mu    sync.Mutex
 	arms  bool
+	beats uint64 // heartbeats that are heard, also if none arms
 	opens int
 }
 
-func (d *armingDialer) Watch(_ context.Context, _ string, heard func(heartbeat.Beat) bool) (Watch, error) {
+func (d *armingDialer) Watch(_ context.Context, _, _ string, heard func(heartbeat.Beat) bool) (Watch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.opens++
 	if d.arms {
 		heard(beatOf(uint64(d.opens)))
 	}
-	return &armingWatch{heard: heard}, nil
+	return &armingWatch{heartbeats: d.beats}, nil
 }
 
 var silenceTimes = deadline.ProofTimesOf(3500 * time.Millisecond)
@@ -162,11 +169,52 @@ func TestCaseEndsAfterItsLastRequest(t *testing.T) {
 // A goodbye that is owed is said once the member has armed this process, and only once.
 func TestOwedGoodbyeIsSaid(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
-		require.False(t, c.d.tryGoodbye(c.d.ctx, "a:1"), "it does not arm")
-		c.dialer.arms = true
-		require.True(t, c.d.tryGoodbye(c.d.ctx, "a:1"))
+		require.False(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""), "nothing is heard: it may have armed")
+		c.dialer.beats = 1
+		require.True(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""), "it runs and arms no watcher")
+		c.dialer.arms, c.dialer.beats = true, 0
+		require.True(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""))
 		stopped, stop := context.WithCancel(c.d.ctx)
 		stop()
-		require.False(t, c.d.tryGoodbye(stopped, "a:1"), "the member is watched again, by an older stream perhaps")
+		require.False(t, c.d.tryGoodbye(stopped, "a:1", ""), "the member is watched again, by an older stream perhaps")
+	})
+}
+
+// A member that may have armed this process is owed a goodbye, until one is received on a watch that has armed it.
+func TestMemberThatMayHaveArmedIsOwedAGoodbye(t *testing.T) {
+	inSilentCase(t, func(c *silentCase) {
+		ctx, cancel := context.WithCancel(c.d.ctx)
+		var mirror sync.WaitGroup
+		mirror.Go(func() { c.d.cfg.Mirror.Run(ctx) })
+		defer mirror.Wait()
+		defer cancel()
+		<-c.d.cfg.Mirror.Ready()
+		over, end := context.WithCancel(c.d.ctx)
+		end()
+		watchAndClose := func(arms bool, closing context.Context) bool {
+			require.Equal(t, suspicion.Opened, c.openWatch(c.d.ctx))
+			if arms {
+				c.beat(c.silence.arming() + 1)
+			}
+			c.closeWatch(closing)
+			return c.mayBeArmed
+		}
+		require.False(t, watchAndClose(false, c.d.ctx))
+		require.False(t, watchAndClose(true, c.d.ctx))
+		require.True(t, watchAndClose(false, over), "a heartbeat that arms may have been lost")
+		require.True(t, watchAndClose(false, c.d.ctx), "the one before may have been armed")
+		require.False(t, watchAndClose(true, c.d.ctx))
+
+		ended := make(chan struct{})
+		close(ended)
+		for _, o := range []*owedGoodbye{
+			{incarnation: c.incarnation},
+			{incarnation: c.incarnation, said: true},
+			{incarnation: c.incarnation - 1},
+		} {
+			o.stop, o.ended = func() {}, ended
+			c.d.owed["a:1"] = o
+			require.Equal(t, o.incarnation == c.incarnation && !o.said, c.d.stopOwedGoodbye(c.watchedMember))
+		}
 	})
 }

@@ -29,7 +29,7 @@ func (standingWatch) Wait(ctx context.Context) error {
 // standingDialer opens such watches.
 type standingDialer struct{ opened []time.Time }
 
-func (d *standingDialer) Watch(context.Context, string, func(heartbeat.Beat) bool) (Watch, error) {
+func (d *standingDialer) Watch(context.Context, string, string, func(heartbeat.Beat) bool) (Watch, error) {
 	d.opened = append(d.opened, time.Now())
 	return standingWatch{}, nil
 }

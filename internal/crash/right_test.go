@@ -38,7 +38,7 @@ type offers struct {
 	all []bool
 }
 
-func (o *offers) Watch(_ context.Context, _ string, heard func(heartbeat.Beat) bool) (Watch, error) {
+func (o *offers) Watch(_ context.Context, _, _ string, heard func(heartbeat.Beat) bool) (Watch, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = append(o.all, heard != nil)

@@ -57,6 +57,7 @@ type watchedMember struct {
 	member             *state.Member // the newest known record of this incarnation
 	watch              Watch
 	armingBefore       uint64 // the newest arming when it was about to be opened
+	mayBeArmed         bool   // the member may count on this process by a watch that has ended: see oweGoodbye
 	opened             time.Time
 	firstSign          time.Time // when the first sign of the present suspicion was seen
 	session            *etcdsession.Session
@@ -80,7 +81,7 @@ func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember 
 // run carries out actions and passes the resulting events to the case, until the case is over or dropped.
 func (w *watchedMember) run() {
 	defer w.drop()
-	w.d.stopOwedGoodbye(w.address)
+	w.mayBeArmed = w.d.stopOwedGoodbye(w)
 	defer w.sayGoodbye()
 	c, a := suspicion.BeginCase(w.removed, w.d.cfg.Settings)
 	for a.Do != suspicion.Nothing {
@@ -148,18 +149,17 @@ func (w *watchedMember) openWatch(ctx context.Context) suspicion.Event {
 	if w.d.armer.refused.Load() {
 		heard = nil
 	}
-	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address, heard)
+	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address, w.member.InstanceID, heard)
 	switch {
 	case errors.Is(err, ErrRefused):
 		w.recordSign()
 		return suspicion.Refused
+	case errors.Is(err, ErrOtherInstance):
+		w.recordSign()
+		return suspicion.Other
 	case err != nil:
 		w.d.log.Debug("could not watch a member", "address", w.address, "error", err)
 		return suspicion.Silence
-	case w.member.InstanceID != "" && watch.Instance() != w.member.InstanceID:
-		watch.Close(ctx)
-		w.recordSign()
-		return suspicion.Other
 	}
 	w.watch, w.opened, w.firstSign = watch, time.Now(), time.Time{}
 	w.d.forgetRemovals(watch.Instance())
@@ -193,14 +193,20 @@ func (w *watchedMember) listenToWatch(ctx context.Context) suspicion.Event {
 	return suspicion.Broke
 }
 
-// closeWatch frees the watch, after a goodbye if ctx has not ended. It reports whether the member has received that.
-func (w *watchedMember) closeWatch(ctx context.Context) (received bool) {
-	if w.watch != nil {
-		received = w.watch.Close(ctx)
-		w.watch = nil
-		w.d.watching.Add(-1)
+// closeWatch frees the watch, after a goodbye if ctx has not ended.
+func (w *watchedMember) closeWatch(ctx context.Context) {
+	if w.watch == nil {
+		return
 	}
-	return received
+	switch received := w.watch.Close(ctx); {
+	case !received:
+		// Heartbeats that arm this process may have been lost.
+		w.mayBeArmed = w.mayBeArmed || w.watch.Heartbeats()
+	case w.silence.arming() > w.armingBefore:
+		w.mayBeArmed = false // this watch has replaced the arming of earlier ones, and the goodbye has released it
+	}
+	w.watch = nil
+	w.d.watching.Add(-1)
 }
 
 // sayGoodbye ends the watch. The member learns that this process does not accuse it any more.
@@ -210,10 +216,9 @@ func (w *watchedMember) sayGoodbye() {
 	if !w.silence.release(ctx) {
 		cancel() // a goodbye would say that it does not accuse
 	}
-	received := w.closeWatch(ctx)
+	w.closeWatch(ctx)
 	w.silence.awaitIdle(w.d.ctx)
-	arming := w.silence.arming()
-	if arming > 0 && !(received && arming > w.armingBefore) {
+	if w.mayBeArmed {
 		w.d.oweGoodbye(w)
 	}
 }

@@ -151,7 +151,7 @@ func TestMembersAreArmed(t *testing.T) {
 	var heard []heartbeat.Beat // used by the watch's goroutine until Close has returned
 	for stream := uint64(1); stream <= 3; stream++ {
 		heard = nil
-		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), func(b heartbeat.Beat) bool {
+		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", func(b heartbeat.Beat) bool {
 			heard = append(heard, b)
 			return true
 		})
@@ -187,7 +187,7 @@ func TestPaceOfArmedHeartbeats(t *testing.T) {
 	r := newRecorder(10 * time.Millisecond)
 	n, member := armedNode(t, r)
 	other := openWatch(t, n)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 	require.NoError(t, err)
 	defer w.Close(patient(t))
 	require.Eventually(t, func() bool { return r.beats(2) >= 200 }, time.Minute, time.Millisecond)
@@ -212,7 +212,7 @@ func TestArmedAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		first := make(chan struct{}, 1)
 		began := time.Now()
-		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), func(heartbeat.Beat) bool {
+		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", func(heartbeat.Beat) bool {
 			select {
 			case first <- struct{}{}:
 			default:
@@ -238,22 +238,24 @@ func TestOthersAreNotArmed(t *testing.T) {
 		open   func(t *testing.T, n *Node) (*Watch, error)
 	}{
 		"a stranger": {roster, func(t *testing.T, n *Node) (*Watch, error) {
-			return stranger.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+			return stranger.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 		}},
 		"a member's name": {roster, func(t *testing.T, n *Node) (*Watch, error) {
-			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), nil, acknowledgeAll, nil)
+			name := watcherName{instance: member.InstanceID()}
+			return name.openWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll, nil)
 		}},
 		"another's signature": {roster, func(t *testing.T, n *Node) (*Watch, error) {
-			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), stranger.key, acknowledgeAll, nil)
+			name := watcherName{instance: member.InstanceID(), key: stranger.key}
+			return name.openWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll, nil)
 		}},
 		"a record without a key": {byName, func(t *testing.T, n *Node) (*Watch, error) {
-			return member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+			return member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 		}},
 		"no roster": {nil, func(t *testing.T, n *Node) (*Watch, error) {
-			return member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+			return member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 		}},
 		"no acknowledgements": {roster, func(t *testing.T, n *Node) (*Watch, error) {
-			return member.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+			return member.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +315,7 @@ func TestMembersAreArmedLater(t *testing.T) {
 	var known atomic.Bool
 	n.SetRoster(func(string) ([]byte, bool) { return member.WatchKey(), known.Load() })
 	require.NoError(t, n.Start())
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return w.Heard() >= 1 }, time.Minute, time.Millisecond)
 	r := newRecorder(time.Millisecond)
@@ -332,7 +334,7 @@ func TestBrokenStreamIsNoGoodbye(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(5 * time.Millisecond)
 	n, member := armedNode(t, r)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 	require.NoError(t, err)
 	r.requireAcknowledged(t, 1, 1)
 	w.cancel()
@@ -366,7 +368,7 @@ func TestGoodbyesBetweenHeartbeats(t *testing.T) {
 			for range times {
 				armed := make(chan struct{})
 				once := sync.OnceFunc(func() { close(armed) })
-				w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), func(heartbeat.Beat) bool { once(); return true })
+				w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", func(heartbeat.Beat) bool { once(); return true })
 				if err != nil {
 					t.Error(err)
 					return
@@ -393,7 +395,7 @@ func TestUnreadBeatsAreBounded(t *testing.T) {
 	n, member := armedNode(t, r)
 	stream := watchByHand(t, n, member, &nodepb.WatchRequest{Heartbeats: true, Acknowledges: true})
 	require.Eventually(t, func() bool { return r.beats(1) > 0 }, time.Minute, time.Millisecond)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), acknowledgeAll)
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return r.beats(1) >= 21 && r.beats(2) >= 500 }, time.Minute, time.Millisecond)
 	require.Equal(t, 21, r.beats(1), "20, and the one at once")

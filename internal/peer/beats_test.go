@@ -64,7 +64,7 @@ func serveScript(t *testing.T, heartbeats bool,
 // watchScript opens a watch on such a node.
 func watchScript(t *testing.T, address string, heard func(heartbeat.Beat) bool) *Watch {
 	t.Helper()
-	w, err := watchAs(patient(t), address, "watcher", nil, heard, nil)
+	w, err := plainWatcher.openWatch(patient(t), address, "", heard, nil)
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -177,7 +177,8 @@ func TestAcknowledgementsAreOfWhatWasHeard(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(5 * time.Millisecond)
 	n, member := armedNode(t, r)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), func(b heartbeat.Beat) bool { return b.Number%3 == 0 })
+	third := func(b heartbeat.Beat) bool { return b.Number%3 == 0 }
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", third)
 	require.NoError(t, err)
 	for _, number := range r.requireAcknowledged(t, 1, 10) {
 		require.Zero(t, number%3)
@@ -400,7 +401,7 @@ func TestCloseOfACutWatch(t *testing.T) {
 			defer relay.wg.Wait()
 			defer func() { _ = relay.listener.Close() }()
 
-			w, err := member.OpenWatch(patient(t), relay.listener.Addr().String(), acknowledgeAll)
+			w, err := member.OpenWatch(patient(t), relay.listener.Addr().String(), "", acknowledgeAll)
 			require.NoError(t, err)
 			r.requireAcknowledged(t, 1, 1)
 			if !answered {

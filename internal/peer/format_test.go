@@ -47,7 +47,7 @@ func TestCallsStateTheFormat(t *testing.T) {
 	_, err := Identify(patient(t), n.AdvertiseAddress())
 	require.NoError(t, err)
 	require.Equal(t, []string{"1"}, <-stated)
-	watch, err := local(t).OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+	watch, err := local(t).OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 	require.NoError(t, err)
 	watch.Close(patient(t))
 	require.Equal(t, []string{"1"}, <-stated)

@@ -18,6 +18,8 @@ var (
 	// ErrNoAnswer is returned after silence, a time-out, a broken connection, for an unreachable or unknown
 	// host, and for a peer with another protocol. It is evidence of nothing.
 	ErrNoAnswer = errors.New("no answer")
+	// ErrOtherInstance is returned by OpenWatch alone, when another instance answered than the wanted one.
+	ErrOtherInstance = errors.New("another instance")
 )
 
 // Identity describes the process that answered Identify.

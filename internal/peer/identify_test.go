@@ -21,7 +21,7 @@ import (
 // requireOnly checks that err matches the wanted sentinel and none of its siblings.
 func requireOnly(t *testing.T, err, want error) {
 	t.Helper()
-	for _, s := range []error{ErrRefused, ErrNotNode, ErrNoAnswer, ErrBadAddress} {
+	for _, s := range []error{ErrRefused, ErrNotNode, ErrNoAnswer, ErrBadAddress, ErrOtherInstance} {
 		if s == want {
 			require.ErrorIs(t, err, s)
 		} else {

@@ -24,7 +24,7 @@ func TestRemovalsAreReported(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(time.Hour)
 	n, member := armedNode(t, r)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 	require.NoError(t, err)
 	w.ReportRemoval(7)
 	r.awaitReported(t, 7)

@@ -58,21 +58,28 @@ type Watch struct {
 
 // OpenWatch opens a watch on the node at address (host:port) in the name of this node, which it proves. It makes one
 // attempt and blocks at most until ctx ends. The watch outlives ctx and must be ended with Close. Errors and opts are
-// like those of Identify.
+// like those of Identify. If instance is not empty and the node is another instance, the error is ErrOtherInstance.
 //
-// The watched node ignores the loss of a watcher that is not a member of its cluster.
+// After an error the node has no proof that this node watches it: it arms no such watcher, and ignores its loss, as it
+// ignores that of a watcher that is not a member of its cluster.
 //
 // A goroutine of the watch calls heard with each well-formed heartbeat that arms this process, in the order in which
 // they were sent, and acknowledges it to the node if heard returns true. If it is about to acknowledge several, it
 // acknowledges only the newest. Heard must not block, nor call Close. It may be called before OpenWatch returns, and
 // until Close returns; after the goodbye nothing is acknowledged. If heard is nil, the node never arms this process.
-func (n *Node) OpenWatch(ctx context.Context, address string, heard func(heartbeat.Beat) (acknowledge bool),
-	opts ...grpc.DialOption) (*Watch, error) {
-	return watchAs(ctx, address, n.instanceID, n.key, heard, opts)
+func (n *Node) OpenWatch(ctx context.Context, address, instance string,
+	heard func(heartbeat.Beat) (acknowledge bool), opts ...grpc.DialOption) (*Watch, error) {
+	return watcherName{n.instanceID, n.key}.openWatch(ctx, address, instance, heard, opts)
 }
 
-func watchAs(ctx context.Context, address, instanceID string, key ed25519.PrivateKey,
-	heard func(heartbeat.Beat) bool, opts []grpc.DialOption) (*Watch, error) {
+// watcherName is the name in which a process watches others. Without a key it proves nothing.
+type watcherName struct {
+	instance string
+	key      ed25519.PrivateKey
+}
+
+func (me watcherName) openWatch(ctx context.Context, address, instance string, heard func(heartbeat.Beat) bool,
+	opts []grpc.DialOption) (*Watch, error) {
 	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: watchPing, Timeout: watchPingTimeout})}
 	a, err := newDialAttempt(ctx, address, append(small, opts...))
@@ -85,17 +92,23 @@ func watchAs(ctx context.Context, address, instanceID string, key ed25519.Privat
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
 	opening := context.AfterFunc(ctx, cancel)
-	first, err := w.openStream(life, instanceID, key)
-	if err == nil && !opening() {
-		err = context.Cause(ctx) // too late: life has ended
-	}
-	if err == nil && first.GetInstanceId() == "" {
-		cancel()
-		a.close()
-		return nil, a.noInstanceError()
+	first, err := w.openStream(life, me.instance)
+	switch {
+	case err != nil:
+		err = a.classifyError(ctx, err)
+	case !opening(): // too late: life has ended
+		err = a.classifyError(ctx, context.Cause(ctx))
+	case first.GetInstanceId() == "":
+		err = a.noInstanceError()
+	case instance != "" && first.GetInstanceId() != instance:
+		err = fmt.Errorf("node: %w: %s answers at %s, and not %s", ErrOtherInstance, first.GetInstanceId(), address, instance)
+	default:
+		// From here on the node arms this process, and notices its loss. So ctx ends the watch no more: only Close does.
+		if err = w.answerChallenge(me, first); err != nil {
+			err = a.classifyError(ctx, err)
+		}
 	}
 	if err != nil {
-		err = a.classifyError(ctx, err)
 		cancel()
 		a.close()
 		return nil, err
@@ -108,8 +121,8 @@ func watchAs(ctx context.Context, address, instanceID string, key ed25519.Privat
 	return w, nil
 }
 
-func (w *Watch) openStream(ctx context.Context, instanceID string, key ed25519.PrivateKey) (*nodepb.WatchResponse,
-	error) {
+// openStream opens the stream, and returns the node's first message.
+func (w *Watch) openStream(ctx context.Context, instanceID string) (*nodepb.WatchResponse, error) {
 	stream, err := nodepb.NewNodeClient(w.attempt.conn).Watch(ctx)
 	if err != nil {
 		return nil, err
@@ -119,15 +132,17 @@ func (w *Watch) openStream(ctx context.Context, instanceID string, key ed25519.P
 	if err := stream.Send(hello); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	} // after io.EOF, Recv returns the reason
-	first, err := stream.Recv()
-	if err != nil {
-		return nil, err
+	return stream.Recv()
+}
+
+// answerChallenge proves to the node that this process is the watcher that it claims to be. If that fails, the stream
+// has ended. It does not block, because nothing that was sent before is unread.
+func (w *Watch) answerChallenge(me watcherName, first *nodepb.WatchResponse) error {
+	answer := &nodepb.WatchRequest{InstanceId: me.instance}
+	if me.key != nil && len(first.GetChallenge()) == challengeSize {
+		answer.Proof = signProof(me.key, first.GetChallenge(), watchedName(first.GetInstanceId(), w.attempt.address))
 	}
-	answer := &nodepb.WatchRequest{InstanceId: instanceID}
-	if key != nil && len(first.GetChallenge()) == challengeSize {
-		answer.Proof = signProof(key, first.GetChallenge(), watchedName(first.GetInstanceId(), w.attempt.address))
-	}
-	return first, stream.Send(answer) // from now on the node notices its loss
+	return w.stream.Send(answer)
 }
 
 // awaitEnd receives until the end of the watch. Close joins it.

@@ -13,9 +13,12 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
+// plainWatcher is a watcher that can prove nothing.
+var plainWatcher = watcherName{instance: "watcher"}
+
 func openWatch(t *testing.T, n *Node) *Watch {
 	t.Helper()
-	w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil, nil)
+	w, err := plainWatcher.openWatch(patient(t), n.AdvertiseAddress(), "", nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.Close(context.Background()) })
 	require.Equal(t, n.InstanceID(), w.InstanceID)
@@ -72,7 +75,7 @@ func TestWatchBreaksWhenTheNodeIsClosed(t *testing.T) {
 func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	n := started(t)
 	for range 20 {
-		w, err := watchAs(patient(t), n.AdvertiseAddress(), "watcher", nil, nil, nil)
+		w, err := plainWatcher.openWatch(patient(t), n.AdvertiseAddress(), "", nil, nil)
 		require.NoError(t, err)
 		w.Close(patient(t))
 	}
@@ -104,7 +107,7 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 		pipe(to, from)
 		piped <- struct{}{}
 	}()
-	w, err = watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil, nil)
+	w, err = plainWatcher.openWatch(patient(t), relay.Addr().String(), "", nil, nil)
 	require.NoError(t, err)
 	requireWatched(t, n)
 	require.NoError(t, (<-conns).Close())
@@ -132,17 +135,17 @@ func pipe(to, from net.Conn) {
 }
 
 func TestWatchThatCannotBeOpened(t *testing.T) {
-	_, err := watchAs(patient(t), "nowhere", "watcher", nil, nil, nil)
+	_, err := plainWatcher.openWatch(patient(t), "nowhere", "", nil, nil)
 	requireOnly(t, err, ErrBadAddress)
 
 	silent := local(t) // bound, but never started
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err = watchAs(ctx, silent.AdvertiseAddress(), "watcher", nil, nil, nil)
+	_, err = plainWatcher.openWatch(ctx, silent.AdvertiseAddress(), "", nil, nil)
 	requireOnly(t, err, ErrNoAnswer)
 
 	require.NoError(t, silent.Close())
-	_, err = watchAs(patient(t), silent.AdvertiseAddress(), "watcher", nil, nil, nil)
+	_, err = plainWatcher.openWatch(patient(t), silent.AdvertiseAddress(), "", nil, nil)
 	requireOnly(t, err, ErrRefused)
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +153,7 @@ func TestWatchThatCannotBeOpened(t *testing.T) {
 	other := grpc.NewServer() // of another service
 	done := make(chan error, 1)
 	go func() { done <- other.Serve(l) }()
-	_, err = watchAs(patient(t), l.Addr().String(), "watcher", nil, nil, nil)
+	_, err = plainWatcher.openWatch(patient(t), l.Addr().String(), "", nil, nil)
 	requireOnly(t, err, ErrNotNode)
 	other.Stop()
 	require.NoError(t, <-done)
@@ -191,7 +194,7 @@ func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
 		_ = from.Close()
 		piped <- struct{}{}
 	}()
-	w, err := watchAs(patient(t), relay.Addr().String(), "watcher", nil, nil, nil)
+	w, err := plainWatcher.openWatch(patient(t), relay.Addr().String(), "", nil, nil)
 	require.NoError(t, err)
 	mute, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t)) // it sends nothing
 	require.NoError(t, err)

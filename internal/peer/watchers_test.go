@@ -43,7 +43,7 @@ func TestStrangersAreNotMissed(t *testing.T) {
 	t.Parallel()
 	member, stranger := local(t), local(t)
 	n := watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
-	w, err := stranger.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+	w, err := stranger.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 	require.NoError(t, err)
 	defer w.Close(patient(t))
 	requireUnnoticed(t, n, w)
@@ -55,10 +55,11 @@ func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
 	member, stranger := local(t), local(t)
 	for name, open := range map[string]func(n *Node) (*Watch, error){
 		"without a proof": func(n *Node) (*Watch, error) {
-			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), nil, nil, nil)
+			return watcherName{instance: member.InstanceID()}.openWatch(patient(t), n.AdvertiseAddress(), "", nil, nil)
 		},
 		"with a proof of another": func(n *Node) (*Watch, error) {
-			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), stranger.key, nil, nil)
+			name := watcherName{instance: member.InstanceID(), key: stranger.key}
+			return name.openWatch(patient(t), n.AdvertiseAddress(), "", nil, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestMembersAreMissed(t *testing.T) {
 	for name, key := range map[string][]byte{"that prove it": member.WatchKey(), "of older versions": nil} {
 		t.Run(name, func(t *testing.T) {
 			n := watchedBy(t, map[string][]byte{member.InstanceID(): key})
-			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 			require.NoError(t, err)
 			defer w.Close(patient(t))
 			requireWatched(t, n)
@@ -116,7 +117,7 @@ func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
 				return member.WatchKey(), is
 			})
 			require.NoError(t, n.Start())
-			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 			require.NoError(t, err)
 			defer w.Close(patient(t))
 			if at == 1 {
@@ -171,13 +172,14 @@ func TestStrangersAreBounded(t *testing.T) {
 		require.Equal(t, codes.ResourceExhausted, status.Code(open(client)), "more than one connection may have")
 	}
 	require.Eventually(t, func() bool {
-		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), nil)
+		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", nil)
 		if err == nil {
 			w.Close(patient(t))
 		}
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "strangers make room after a second")
-	_, err := watchAs(patient(t), n.AdvertiseAddress(), string(make([]byte, maxInstanceID+1)), nil, nil, nil)
+	_, err := watcherName{instance: string(make([]byte, maxInstanceID+1))}.openWatch(patient(t),
+		n.AdvertiseAddress(), "", nil, nil)
 	require.Error(t, err)
 	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
 	t.Logf("%d of %d refused at first", refused, maxStrangers+2*watchesPerConn)
@@ -228,7 +230,7 @@ func TestProofIsNotPassedOn(t *testing.T) {
 		server.Stop()
 		require.NoError(t, <-served)
 	}()
-	w, err := member.OpenWatch(patient(t), listener.Addr().String(), nil)
+	w, err := member.OpenWatch(patient(t), listener.Addr().String(), "", nil)
 	require.NoError(t, err)
 	defer w.Close(patient(t))
 	require.Equal(t, n.InstanceID(), w.InstanceID)

@@ -72,6 +72,20 @@ var ofSilence = []Mutant{{
 	Edits: []Edit{{"internal/etcd/deadline/proofs.go",
 		`return a.watcher <= revision && !isMember(a.watcher)`, `return !isMember(a.watcher)`}},
 }, {
+	Name: "silence-goodbye-owed-if-heard",
+	What: "a watcher owes a goodbye only to a member of which it has heard that it was armed",
+	In:   []string{simulation},
+	Test: "TestHoleArmedWithoutKnowingIt",
+	Edits: []Edit{{"internal/crash/watched.go",
+		`w.mayBeArmed || w.watch.Heartbeats()`, `w.mayBeArmed || w.silence.arming() > w.armingBefore`}},
+}, {
+	Name: "silence-goodbye-owed-is-forgotten",
+	What: "a watcher that watches a member again forgets the goodbye that it owes",
+	In:   []string{simulation},
+	Test: "TestHoleArmedWithoutKnowingIt",
+	Edits: []Edit{{"internal/crash/watched.go",
+		`w.mayBeArmed = w.d.stopOwedGoodbye(w)`, `w.d.stopOwedGoodbye(w)`}},
+}, {
 	Name: "silence-old-goodbye-releases",
 	What: "a goodbye on an old stream drops a watcher that was armed again since",
 	In:   []string{silence},

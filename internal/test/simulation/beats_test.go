@@ -70,7 +70,7 @@ func runBeats(t *testing.T, seed uint64, steps func(x *beatWorld)) {
 			x.armer.stream = x.b.process.node.served + 1
 			x.b.process.armer = x.armer
 			w.wg.Go(func() {
-				s, err := p.node.Watch(p.ctx, x.b.address, func(b heartbeat.Beat) bool {
+				s, err := p.node.Watch(p.ctx, x.b.address, "", func(b heartbeat.Beat) bool {
 					w.Mu.Lock()
 					defer w.Mu.Unlock()
 					if b.Number != x.newest+1 {

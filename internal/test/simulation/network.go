@@ -87,26 +87,36 @@ func (n *nodeNetwork) dialProcess(address string, accepted func(there *process),
 }
 
 // Watch implements crash.Dialer.
-func (n *nodeNetwork) Watch(ctx context.Context, address string, heard func(heartbeat.Beat) bool) (crash.Watch, error) {
+func (n *nodeNetwork) Watch(ctx context.Context, address, instance string, heard func(heartbeat.Beat) bool) (
+	crash.Watch, error) {
 	w, answers := n.p.w, make(chan *watchStream, 1)
 	var s *watchStream // guarded by w.Mu
 	w.Mu.Lock()
 	n.dialProcess(address, func(there *process) {
 		if ctx.Err() == nil {
-			s = n.openStream(there, heard, func() { answers <- s })
+			s = n.openStream(there, instance, heard, func() { answers <- s })
 		}
 	}, func() { answers <- nil })
 	w.Mu.Unlock()
 	select {
 	case s := <-answers:
-		if s == nil {
+		switch {
+		case s == nil:
 			return nil, crash.ErrRefused
+		case s.isOther():
+			w.Mu.Lock()
+			defer w.Mu.Unlock()
+			s.endStream(false, false, true)
+			return nil, crash.ErrOtherInstance
 		}
 		return s, nil
 	case <-ctx.Done():
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		if s != nil { // the answer is late, and the watched process learns that the watcher has given up
+		switch {
+		case s != nil && s.isOpen && !s.isOther():
+			return s, nil // the watched process has the proof, or will have it
+		case s != nil: // the answer is late, and the watched process learns that the watcher has given up
 			s.endStream(false, false, true)
 		}
 		return nil, errSilence

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -281,7 +282,7 @@ func (h *host) wasDenied(since time.Duration) bool {
 }
 
 // silenceDeviation returns the first deviation from a recovered cluster that concerns silence, or "" if there is none.
-// No accusation may be left, and every watcher must be armed.
+// No accusation may be left, every watcher must be armed, and no process must be armed that watches no more.
 func (w *world) silenceDeviation() string {
 	for _, kv := range w.Etcd.Keys(w.keys.Prefix()) {
 		if strings.HasPrefix(string(kv.Key), w.silentKeys()) {
@@ -290,6 +291,11 @@ func (w *world) silenceDeviation() string {
 	}
 	if w.silence == 0 {
 		return ""
+	}
+	for _, h := range w.hosts {
+		if p := h.process; p != nil && !p.stopRequested && p.session().Proofs().Armed() > w.countWatchers(p) {
+			return fmt.Sprintf("%s counts on %d watchers, and has %d", p.id, p.session().Proofs().Armed(), w.countWatchers(p))
+		}
 	}
 	w.checks.mu.Lock()
 	defer w.checks.mu.Unlock()
@@ -306,6 +312,16 @@ func (w *world) silenceDeviation() string {
 		}
 	}
 	return ""
+}
+
+// countWatchers returns the number of processes that watch one, or have stopped doing so because they end.
+func (w *world) countWatchers(p *process) (n int) {
+	for _, h := range w.hosts {
+		if x := h.process; x != nil && (x.stopRequested || x.node.watchesProcess(p)) {
+			n++
+		}
+	}
+	return n
 }
 
 // slowestReads is the number of round trips to etcd that a proof by a read lasts at least; a member that is farther

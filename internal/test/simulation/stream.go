@@ -26,6 +26,7 @@ type watchStream struct {
 	toWatched, toWatcher       *lane
 	watcherCalls, watchedCalls callQueue
 
+	wanted      string                    // instance that the watcher wants to watch; "" for any
 	heard       func(heartbeat.Beat) bool // nil if the watcher acknowledges nothing
 	heardNumber uint64                    // empty heartbeats
 	isOpen      bool                      // the watcher knows that it is open
@@ -43,13 +44,14 @@ type watchStream struct {
 }
 
 // openStream makes a process accept a stream. It calls opens when this process learns that it is open.
-func (n *nodeNetwork) openStream(there *process, heard func(heartbeat.Beat) bool, opens func()) *watchStream {
+func (n *nodeNetwork) openStream(there *process, wanted string, heard func(heartbeat.Beat) bool,
+	opens func()) *watchStream {
 	if n.p.host.roles.old {
 		heard = nil
 	}
 	there.node.served++
-	s := &watchStream{from: n.p, to: there, number: there.node.served, opened: n.p.w.Now(), heard: heard, opens: opens,
-		toWatched: newLane(n.p, there), toWatcher: newLane(there, n.p), watcherCalls: callQueue{w: n.p.w},
+	s := &watchStream{from: n.p, to: there, number: there.node.served, opened: n.p.w.Now(), wanted: wanted, heard: heard,
+		opens: opens, toWatched: newLane(n.p, there), toWatcher: newLane(there, n.p), watcherCalls: callQueue{w: n.p.w},
 		watchedCalls: callQueue{w: n.p.w}, ended: make(chan struct{}), confirmed: make(chan struct{})}
 	there.node.watchers = append(there.node.watchers, s)
 	n.watching = append(n.watching, s)
@@ -64,7 +66,7 @@ func (s *watchStream) onOpened() {
 	}
 	s.isOpen = true
 	s.opens()
-	if s.over {
+	if s.over || s.isOther() {
 		return
 	}
 	s.toWatched.send(func() {
@@ -72,6 +74,9 @@ func (s *watchStream) onOpened() {
 		s.nextBeat()
 	})
 }
+
+// isOther reports whether another process answered than the wanted one.
+func (s *watchStream) isOther() bool { return s.wanted != "" && s.wanted != s.to.id }
 
 // Instance implements crash.Watch.
 func (s *watchStream) Instance() string { return s.to.id }
