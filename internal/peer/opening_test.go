@@ -41,8 +41,8 @@ func onProof(e *endingAt, s stats.RPCStats) bool {
 	return is && e.sent.Add(1) == 2
 }
 
-// If the time for opening a watch ends before the proof was sent, the node arms no such watcher. After that the watch is
-// open: otherwise the node would count on a watcher that does not know of it.
+// If the time for opening a watch ends before the proof was sent, the node arms no such watcher. After that the watch
+// is open: otherwise the node would count on a watcher that does not know of it.
 func TestTimeForOpeningEnds(t *testing.T) {
 	t.Parallel()
 	member := local(t)

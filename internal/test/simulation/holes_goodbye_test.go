@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// armUnheard cuts the network between d and c when d proves to c that it watches it. So c arms d, and d hears nothing of
-// that.
+// armUnheard cuts the network between d and c when d proves to c that it watches it. So c arms d, and d hears nothing
+// of that.
 func armUnheard(w *world, d, c *host, lasts time.Duration) {
 	for t := begins; t < begins+500*time.Millisecond; t += 50 * time.Microsecond {
 		w.at(t, func() {
@@ -24,8 +24,8 @@ func armUnheard(w *world, d, c *host, lasts time.Duration) {
 }
 
 // TestHoleArmedWithoutKnowingIt has c arm d, which hears nothing of that. Shortly after that b joins, and watches c in
-// place of d, whose goodbye c does not receive. D must say it again when the network carries it, also if it was to watch
-// c for some time meanwhile, because b had died. Otherwise c counts on a watcher that acknowledges nothing.
+// place of d, whose goodbye c does not receive. D must say it again when the network carries it, also if it was to
+// watch c for some time meanwhile, because b had died. Otherwise c counts on a watcher that acknowledges nothing.
 func TestHoleArmedWithoutKnowingIt(t *testing.T) {
 	for name, again := range map[string]bool{"once": false, "twice": true} {
 		t.Run(name, func(t *testing.T) {
