@@ -137,6 +137,13 @@ func (a *silenceAccuser) arming() uint64 {
 	return a.newest
 }
 
+// inheritArming remembers an arming of this process of which an earlier case about the member has learned.
+func (a *silenceAccuser) inheritArming(arming uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.newest = max(a.newest, arming)
+}
+
 // actLocked starts a goroutine that carries out what the judge has decided, unless one does. The lock is held.
 func (a *silenceAccuser) actLocked() {
 	if a.busy || !needsAction(a.judge.Phase()) || a.w.d.ctx.Err() != nil || a.session.Err() != nil {

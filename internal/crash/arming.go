@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +30,6 @@ type armer struct {
 	mu      sync.Mutex
 	last    uint64 // number of the last heartbeat
 	streams map[uint64]*armedStream
-	newest  map[int64]uint64     // by watcher: the newest stream that has armed it; older ones arm it no more
 	allowed *etcdsession.Session // the session that may read the accusations of silence; nil if none
 
 	// refused is set while etcd refuses this process's user the accusations of silence. Watches that are opened then do
@@ -49,7 +47,7 @@ type armedStream struct {
 }
 
 func newArmer(d *Detector) *armer {
-	return &armer{d: d, streams: map[uint64]*armedStream{}, newest: map[int64]uint64{}}
+	return &armer{d: d, streams: map[uint64]*armedStream{}}
 }
 
 // armedAs returns this member as it may arm watchers, and its session.
@@ -80,7 +78,7 @@ func (d *Detector) NextBeat(stream uint64, instance string) (b heartbeat.Beat, n
 	}
 	watcher := suspicion.MemberWithInstance(s, instance)
 	x := a.streams[stream]
-	if watcher == nil || watcher.Address == own.Address || stream < a.newest[watcher.Incarnation] {
+	if watcher == nil || watcher.Address == own.Address {
 		return b, heartbeat.SendEvery
 	}
 	times := deadline.ProofTimesOf(timeout)
@@ -90,7 +88,7 @@ func (d *Detector) NextBeat(stream uint64, instance string) (b heartbeat.Beat, n
 			return b, heartbeat.SendEvery // the lease decides alone
 		}
 		x = &armedStream{session: session, watcher: watcher.Incarnation, sent: map[uint64]deadline.Instant{}}
-		a.streams[stream], a.newest[x.watcher] = x, stream
+		a.streams[stream] = x
 		session.BeginProofs(times)
 		session.UpdateProofs(func(p *deadline.Proofs, now deadline.Instant) deadline.Proofs {
 			return p.Arm(x.watcher, stream, now)
@@ -155,11 +153,6 @@ func (d *Detector) SaidGoodbye(stream uint64) {
 // dropGone drops the watchers that are members no more, and forgets the streams that arm none. The state s must show
 // that this member is one: if not, a watcher may have removed it before.
 func (a *armer) dropGone(s *state.Snapshot) {
-	a.mu.Lock()
-	maps.DeleteFunc(a.newest, func(watcher int64, _ uint64) bool {
-		return watcher <= s.Revision && !suspicion.IsMember(s, watcher)
-	})
-	a.mu.Unlock()
 	session := a.d.cfg.Keeper.Current()
 	if session == nil {
 		return

@@ -169,14 +169,15 @@ func TestCaseEndsAfterItsLastRequest(t *testing.T) {
 // A goodbye that is owed is said once the member has armed this process, and only once.
 func TestOwedGoodbyeIsSaid(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
-		require.False(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""), "nothing is heard: it may have armed")
+		require.False(t, c.d.tryGoodbye(c.d.ctx, c.member, false), "nothing is heard: it may have armed")
 		c.dialer.beats = 1
-		require.True(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""), "it runs and arms no watcher")
+		require.True(t, c.d.tryGoodbye(c.d.ctx, c.member, false), "it runs and arms no watcher")
+		require.False(t, c.d.tryGoodbye(c.d.ctx, c.member, true), "it arms watchers, and may learn late of this one")
 		c.dialer.arms, c.dialer.beats = true, 0
-		require.True(t, c.d.tryGoodbye(c.d.ctx, "a:1", ""))
+		require.True(t, c.d.tryGoodbye(c.d.ctx, c.member, false))
 		stopped, stop := context.WithCancel(c.d.ctx)
 		stop()
-		require.False(t, c.d.tryGoodbye(stopped, "a:1", ""), "the member is watched again, by an older stream perhaps")
+		require.False(t, c.d.tryGoodbye(stopped, c.member, false), "the member is watched again, by an older stream perhaps")
 	})
 }
 
@@ -208,13 +209,15 @@ func TestMemberThatMayHaveArmedIsOwedAGoodbye(t *testing.T) {
 		ended := make(chan struct{})
 		close(ended)
 		for _, o := range []*owedGoodbye{
-			{incarnation: c.incarnation},
-			{incarnation: c.incarnation, said: true},
-			{incarnation: c.incarnation - 1},
+			{member: c.member, arming: 9, said: true},
+			{member: &state.Member{Record: state.Record{InstanceID: "another"}}, arming: 9},
+			{member: c.member, arming: 9},
 		} {
 			o.stop, o.ended = func() {}, ended
 			c.d.owed["a:1"] = o
-			require.Equal(t, o.incarnation == c.incarnation && !o.said, c.d.stopOwedGoodbye(c.watchedMember))
+			c.d.stopOwedGoodbye(c.watchedMember)
+			require.Equal(t, o.member == c.member && !o.said, c.mayBeArmed)
+			require.Equal(t, c.mayBeArmed, c.silence.arming() == 9)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember 
 // run carries out actions and passes the resulting events to the case, until the case is over or dropped.
 func (w *watchedMember) run() {
 	defer w.drop()
-	w.mayBeArmed = w.d.stopOwedGoodbye(w)
+	w.d.stopOwedGoodbye(w)
 	defer w.sayGoodbye()
 	c, a := suspicion.BeginCase(w.removed, w.d.cfg.Settings)
 	for a.Do != suspicion.Nothing {

@@ -52,10 +52,10 @@ type armedStream struct {
 	// package waits for mu, so the Armer may use the node meanwhile.
 	mu    sync.Mutex
 	armer heartbeat.Armer // nil until the stream is passed to it
-	over  bool            // the watcher sends no more
+	over  bool            // it arms no more: the watcher sends no more, or a newer stream of it arms it
 }
 
-// nextBeat asks the Armer for the next heartbeat of the stream. After goodbye that is an empty one.
+// nextBeat asks the Armer for the next heartbeat of the stream. After goodbye or supersede that is an empty one.
 func (s *armedStream) nextBeat(a heartbeat.Armer, instance string) (b heartbeat.Beat, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,6 +64,14 @@ func (s *armedStream) nextBeat(a heartbeat.Armer, instance string) (b heartbeat.
 	}
 	s.armer = a
 	return a.NextBeat(s.number, instance)
+}
+
+// supersede ends the arming of the watcher by this stream, because a newer stream of the same process is to arm it. The
+// watcher has left this one, though the connection may stand here for some time yet, and knows of no arming by it.
+func (s *armedStream) supersede() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
 }
 
 // acknowledged reports an acknowledgement to the Armer, unless the watcher was never armed or the number is 0.
@@ -107,6 +115,10 @@ func (n *Node) removalReported(w *watcher, revision int64) {
 func (n *Node) nextHeartbeat(w *watcher) (m *nodepb.WatchResponse, next time.Duration) {
 	m = &nodepb.WatchResponse{}
 	if a := n.armerOf(w); a != nil {
+		if !w.newest {
+			w.newest = true
+			n.watchers.supersedeOlder(w)
+		}
 		var b heartbeat.Beat
 		b, next = w.armed.nextBeat(a, w.instance)
 		m.Beat = beatMessage(b)

@@ -122,9 +122,19 @@ func (r *recorder) reported() []int64 {
 func armedNode(t *testing.T, a heartbeat.Armer) (n, member *Node) {
 	t.Helper()
 	member = local(t)
-	n = watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
+	return nodeArming(t, a, member), member
+}
+
+// nodeArming returns a node that may arm these members.
+func nodeArming(t *testing.T, a heartbeat.Armer, members ...*Node) *Node {
+	t.Helper()
+	roster := map[string][]byte{}
+	for _, m := range members {
+		roster[m.InstanceID()] = m.WatchKey()
+	}
+	n := watchedBy(t, roster)
 	n.SetArmer(a)
-	return n, member
+	return n
 }
 
 func acknowledgeAll(heartbeat.Beat) bool { return true }
@@ -360,10 +370,10 @@ func TestBrokenStreamIsNoGoodbye(t *testing.T) {
 func TestGoodbyesBetweenHeartbeats(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(time.Nanosecond)
-	n, member := armedNode(t, r)
-	const watchers, times = 4, 25
+	watchers, times := []*Node{local(t), local(t), local(t), local(t)}, 25
+	n := nodeArming(t, r, watchers...)
 	var wg sync.WaitGroup
-	for range watchers {
+	for _, member := range watchers {
 		wg.Go(func() {
 			for range times {
 				armed := make(chan struct{})
@@ -381,7 +391,7 @@ func TestGoodbyesBetweenHeartbeats(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	all := make([]uint64, watchers*times)
+	all := make([]uint64, len(watchers)*times)
 	for i := range all {
 		all[i] = uint64(i + 1)
 	}
@@ -392,10 +402,11 @@ func TestGoodbyesBetweenHeartbeats(t *testing.T) {
 func TestUnreadBeatsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(2 * time.Millisecond)
-	n, member := armedNode(t, r)
+	member, other := local(t), local(t)
+	n := nodeArming(t, r, member, other)
 	stream := watchByHand(t, n, member, &nodepb.WatchRequest{Heartbeats: true, Acknowledges: true})
 	require.Eventually(t, func() bool { return r.beats(1) > 0 }, time.Minute, time.Millisecond)
-	w, err := member.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
+	w, err := other.OpenWatch(patient(t), n.AdvertiseAddress(), "", acknowledgeAll)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return r.beats(1) >= 21 && r.beats(2) >= 500 }, time.Minute, time.Millisecond)
 	require.Equal(t, 21, r.beats(1), "20, and the one at once")

@@ -35,8 +35,9 @@ type watcher struct {
 	heard      atomic.Uint64 // number of messages received since the first
 	armed      armedStream
 	// acknowledges reports that it sends and accepts heartbeats, and acknowledges those that arm it; mayArm, that it has
-	// also answered the challenge. Only the goroutine that sends to it uses these fields.
-	acknowledges, mayArm bool
+	// also answered the challenge; newest, that its older streams are superseded. Only the goroutine that sends to it uses
+	// these fields.
+	acknowledges, mayArm, newest bool
 
 	mu         sync.Mutex
 	instance   string // as the watcher claims; "" before it has
@@ -164,6 +165,22 @@ func (w *watchers) removeWatcher(x *watcher) bool {
 		w.all = slices.Delete(w.all, i, i+1)
 	}
 	return i >= 0
+}
+
+// supersedeOlder makes the older streams of x's process arm it no more.
+func (w *watchers) supersedeOlder(x *watcher) {
+	for _, o := range w.list() {
+		if o.armed.number < x.armed.number && o.claimedInstance() == x.instance {
+			o.armed.supersede()
+		}
+	}
+}
+
+// claimedInstance returns the instance id that the watcher claims, "" before it has.
+func (w *watcher) claimedInstance() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.instance
 }
 
 func (w *watchers) list() []*watcher {

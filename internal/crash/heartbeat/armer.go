@@ -7,8 +7,8 @@ import "time"
 // are safe for concurrent use, and must not block.
 type Armer interface {
 	// NextBeat returns the heartbeat to send to the watcher now, which may be an empty one, and the time until the one
-	// after it. It is only called if the heartbeat will be sent, unless the stream breaks. If the heartbeat arms, the
-	// watcher counts as armed from before NextBeat returns.
+	// after it. It is only called if the heartbeat will be sent, unless the stream breaks, and for the newest stream of a
+	// process alone. If the heartbeat arms, the watcher counts as armed from before NextBeat returns.
 	NextBeat(stream uint64, instance string) (b Beat, next time.Duration)
 	// Acknowledged reports that the watcher has acknowledged a heartbeat on the stream. The number is as the watcher
 	// sent it: it need not be that of a heartbeat sent on this stream.

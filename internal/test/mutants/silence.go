@@ -84,7 +84,25 @@ var ofSilence = []Mutant{{
 	In:   []string{simulation},
 	Test: "TestHoleArmedWithoutKnowingIt",
 	Edits: []Edit{{"internal/crash/watched.go",
-		`w.mayBeArmed = w.d.stopOwedGoodbye(w)`, `w.d.stopOwedGoodbye(w)`}},
+		`	w.d.stopOwedGoodbye(w)`, `	w.d.stopOwedGoodbye(w)
+	w.mayBeArmed = false`}},
+}, {
+	Name: "silence-goodbye-owed-to-an-incarnation",
+	What: "a watcher owes no goodbye to a process that has registered again, though that may arm it again",
+	In:   []string{simulation},
+	Seed: 110797,
+	Edits: []Edit{{"internal/crash/owed.go",
+		`m == nil && time.Since(seen) > armedUntil,`,
+		`m == nil && time.Since(seen) >= 0, m != nil && m.Incarnation != o.member.Incarnation,`}},
+}, {
+	Name: "silence-goodbye-owed-by-an-incarnation",
+	What: "a watcher that is registered no more owes no goodbye, though it may be armed when it registers again",
+	In:   []string{simulation},
+	Seed: 102028,
+	Edits: []Edit{{"internal/crash/owed.go",
+		`case m != nil && own != nil:`, `case own == nil:
+			return
+		case m != nil:`}},
 }, {
 	Name: "silence-old-goodbye-releases",
 	What: "a goodbye on an old stream drops a watcher that was armed again since",

@@ -58,7 +58,7 @@ func (s *watchStream) arms() bool { return s.to.armer != nil && s.heard != nil }
 // nextBeat makes the watched process send its next heartbeat, and so on at the pace of its member, until it knows that
 // the stream has ended. The process runs.
 func (s *watchStream) nextBeat() {
-	if !s.arms() || s.parted {
+	if !s.arms() || s.parted || s.number < s.to.node.newest[s.from] {
 		return
 	}
 	here, there := s.from.host, s.to.host
@@ -69,6 +69,7 @@ func (s *watchStream) nextBeat() {
 		s.to.deliverAfter(heartbeat.SendEvery, s.nextBeat)
 		return
 	}
+	s.to.node.newest[s.from] = s.number
 	s.watchedCalls.add(func() {
 		b, next := s.to.armer.NextBeat(s.number, s.from.id)
 		w := s.from.w

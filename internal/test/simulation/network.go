@@ -16,10 +16,11 @@ import (
 type nodeNetwork struct {
 	p           *process
 	watcherLost wait.Signal
-	closed      bool           // it does not listen any more
-	served      uint64         // number of streams from others so far
-	watchers    []*watchStream // open streams from others
-	watching    []*watchStream // its own open streams
+	closed      bool                // it does not listen any more
+	served      uint64              // number of streams from others so far
+	newest      map[*process]uint64 // by watcher: its newest stream that arms it; older ones arm it no more
+	watchers    []*watchStream      // open streams from others
+	watching    []*watchStream      // its own open streams
 }
 
 // Bounds on the time until a closed socket is noticed; on the duration of one way between nodes at no distance;

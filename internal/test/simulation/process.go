@@ -82,7 +82,7 @@ func (h *host) startProcess() {
 	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.startCount)}
 	p.rand = schedule.NewRand(w.Seed, "retries", p.id)
 	p.user, p.facts = newNodeUser(p), newProcessFacts(w)
-	p.node = &nodeNetwork{p: p, watcherLost: wait.NewSignal()}
+	p.node = &nodeNetwork{p: p, watcherLost: wait.NewSignal(), newest: map[*process]uint64{}}
 	p.conn = h.link.Connect(p.id, p.drawDelivery)
 	p.conn.SetProxied(h.roles.proxied)
 	p.client = p.conn.Client()
