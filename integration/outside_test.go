@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,8 +96,8 @@ func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won,
 	}
 	won()
 	leading := time.Now()
-	last.AwaitStatus(t, patience, "shows the outsider", func(st procs.Status) error {
-		return equal("leader_id", st.LeaderID, outsider)
+	last.AwaitStatus(t, patience, "shows the outsider, and no node that has left", func(st procs.Status) error {
+		return errors.Join(equal("leader_id", st.LeaderID, outsider), equal("nodes", len(st.Nodes), 1))
 	})
 	// Long enough for a renewal and a retry of the node.
 	for time.Since(leading) < outsideTTL/2 {

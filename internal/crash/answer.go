@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
@@ -122,9 +124,9 @@ type refuter struct {
 	slots chan struct{}
 	sent  int64 // newest accusation for which a refutation was sent; used by the goroutine that calls refute
 
-	mu          sync.Mutex
-	refutedUpTo int64 // revision of the newest accusation that was logged as refuted
-	failedUpTo  int64 // revision of the newest accusation with a failed refutation that was logged
+	mu           sync.Mutex
+	answeredUpTo int64 // revision of the newest accusation with a refutation that etcd has answered
+	failedUpTo   int64 // revision of the newest accusation with a failed refutation that was logged
 }
 
 func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
@@ -177,12 +179,18 @@ func (r *refuter) sendRefutation(ctx context.Context, s *state.Snapshot, against
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	resp, err := txn.Commit(ctx, r.d.cfg.Client, txn.RefuteAccusations(s.Keys, s.Member(r.d.cfg.Address), against))
+	r.recordAnswer(s, against, resp, err)
+}
+
+// recordAnswer counts and logs the accusations that a request has deleted. The answers may come in any order: that of a
+// copy, which found nothing left to delete, before that of the request that has deleted them.
+func (r *refuter) recordAnswer(s *state.Snapshot, against []*state.Accusation, resp *clientv3.TxnResponse, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	newest := newestOf(against)
 	switch {
 	case err != nil:
-		if newest.ModRevision > r.failedUpTo && newest.ModRevision > r.refutedUpTo {
+		if newest.ModRevision > r.failedUpTo && newest.ModRevision > r.answeredUpTo {
 			r.failedUpTo = newest.ModRevision
 			r.d.log.Warn("could not refute an accusation, retrying", "accuser", accuserName(s, newest), "error", err)
 		}
@@ -191,15 +199,15 @@ func (r *refuter) sendRefutation(ctx context.Context, s *state.Snapshot, against
 		return // the member is no longer registered, or registered anew
 	}
 	for i, a := range against {
-		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 || a.ModRevision <= r.refutedUpTo {
-			continue // already withdrawn
+		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 {
+			continue // already withdrawn, or deleted by a copy of the request
 		}
 		r.d.refutations.Add(1)
 		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one "+
 			"cannot reach it; check the network and the advertise address",
 			"accuser", accuserName(s, a), "evidence", a.Evidence)
 	}
-	r.refutedUpTo = max(r.refutedUpTo, newest.ModRevision)
+	r.answeredUpTo = max(r.answeredUpTo, newest.ModRevision)
 }
 
 // accuserName returns the accuser's address, or its id if the address is unknown.
