@@ -100,6 +100,18 @@ func (c *silentCase) beat(arming uint64) bool {
 	return c.silence.onBeat(beatOf(arming), c.own, c.session)
 }
 
+// runMirror runs the mirror until stop is called.
+func (c *silentCase) runMirror() (stop func()) {
+	ctx, cancel := context.WithCancel(c.d.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.d.cfg.Mirror.Run(ctx) })
+	<-c.d.cfg.Mirror.Ready()
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // passUnheard lets time pass in which no heartbeat arrives, as silenceLoop sees it.
 func (c *silentCase) passUnheard(d time.Duration) {
 	for range d / heartbeat.CheckEvery {
@@ -184,12 +196,7 @@ func TestOwedGoodbyeIsSaid(t *testing.T) {
 // A member that may have armed this process is owed a goodbye, until one is received on a watch that has armed it.
 func TestMemberThatMayHaveArmedIsOwedAGoodbye(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
-		ctx, cancel := context.WithCancel(c.d.ctx)
-		var mirror sync.WaitGroup
-		mirror.Go(func() { c.d.cfg.Mirror.Run(ctx) })
-		defer mirror.Wait()
-		defer cancel()
-		<-c.d.cfg.Mirror.Ready()
+		defer c.runMirror()()
 		over, end := context.WithCancel(c.d.ctx)
 		end()
 		watchAndClose := func(arms bool, closing context.Context) bool {

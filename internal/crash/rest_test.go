@@ -2,7 +2,6 @@ package crash
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,12 +40,7 @@ func TestRestAfterARemoval(t *testing.T) {
 	inSilentCase(t, func(c *silentCase) {
 		dialer := &standingDialer{}
 		c.d.cfg.Dialer = dialer
-		ctx, cancel := context.WithCancel(c.d.ctx)
-		var mirror sync.WaitGroup
-		mirror.Go(func() { c.d.cfg.Mirror.Run(ctx) })
-		defer mirror.Wait()
-		defer cancel()
-		<-c.d.cfg.Mirror.Ready()
+		defer c.runMirror()()
 		m := &state.Member{Address: "a:1", Incarnation: c.incarnation, Record: state.Record{InstanceID: "i"}}
 		watchedAfter := func() time.Duration {
 			m.Incarnation++
