@@ -49,11 +49,12 @@ func TestIdleLinksHoldLittle(t *testing.T) {
 }
 
 // A connection does not read the answers to its calls, which are answered at once. The waiting answers stay
-// within the connection's share of the budget, whatever its number of links. When it reads them, all arrive.
+// within the connection's share of the budget, whatever its number of links. When it reads them, all arrive. Each
+// link alone has more answers than the share, so that each waits, whichever is served first.
 func TestUnreadRepliesAreBounded(t *testing.T) {
-	const links, messages, calls = 4, 5, 10_000
+	const links, messages, calls = 4, 10, 5_000
 	b := budget.New(32 << 20)
-	refusal := strings.Repeat("no such method ", 20)
+	refusal := strings.Repeat("no such method ", 40)
 	s := serve(t, "127.0.0.1:0", ServerConfig{Budget: b, Handler: handlerFunc(func(c *Incoming) {
 		c.Reply(statusReply(codes.Unimplemented, refusal))
 	})})
