@@ -83,7 +83,8 @@ func (m *Membership) measureTrips(ctx context.Context, key string) (answered []s
 }
 
 // remeasureDistance uses the session's last round trip, if there was another one, and a renewal round, since the last
-// time.
+// time. If there was none for long, and the node seems too far, it requests a round: with a long TTL the next one may be
+// due only in an hour, and the node perhaps was too far only because all others joined with it.
 func (m *Membership) remeasureDistance() {
 	m.mu.Lock()
 	if m.incarnation == 0 || m.record.ElectionOnly {
@@ -93,6 +94,9 @@ func (m *Membership) remeasureDistance() {
 	// The two values may be of different rounds. Then one round counts for another, or is measured next time.
 	renewed, trip := m.session.RenewedAt(), m.session.RoundTrip()
 	if !m.distance.isNew(renewed, trip) {
+		if m.distance.TooFar() && time.Since(renewed) >= 2*m.cfg.MeasureEvery {
+			m.session.RequestRenewal()
+		}
 		m.mu.Unlock()
 		return
 	}

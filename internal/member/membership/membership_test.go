@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
@@ -24,6 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // register returns a registered member that answers at its address, and its session.
 func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer) {
+	t.Helper()
+	return registerFor(t, 10*time.Second)
+}
+
+// registerFor is like register with that TTL.
+func registerFor(t *testing.T, ttl time.Duration) (*Membership, *etcdsession.Session, *logtest.Buffer) {
 	t.Helper()
 	ctx, client := etcdtest.Context(t), etcdtest.Start(t).Client()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
@@ -42,7 +49,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 			return identity.InstanceID, err
 		},
 		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true,
-		MeasureEvery: time.Second})
+		SilenceTimeout: 3500 * time.Millisecond, MeasureEvery: time.Second})
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	go func() { _ = view.Run(running); done <- struct{}{} }() // its only error is the context's
@@ -52,7 +59,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 		<-done
 		<-done
 	})
-	s, err := etcdsession.Open(ctx, etcdsession.Config{Process: etcd.Process{Client: client}, TTL: 10 * time.Second})
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Process: etcd.Process{Client: client}, TTL: ttl})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	require.NoError(t, m.Register(ctx, s))
@@ -156,4 +163,28 @@ func TestRenewalsOfAnotherLease(t *testing.T) {
 	r = r.next(9, 8)
 	require.Zero(t, r.count, "etcd's new leader makes every lease last longer")
 	require.Equal(t, 1, r.next(9, 8).count)
+}
+
+// A node that was too far from etcd for a moment says so no longer than that, although its next renewal is due in an hour.
+func TestNodeThatWasTooFarMeasuresAgain(t *testing.T) {
+	t.Parallel()
+	m, s, _ := registerFor(t, 3*time.Hour)
+	ctx := etcdtest.Context(t)
+	answer, err := m.cfg.Client.Get(ctx, "any")
+	require.NoError(t, err)
+	m.mu.Lock()
+	warn := m.setDistance(suspicion.NewDistance(s.TTL(), m.cfg.SilenceTimeout,
+		suspicion.Trip{Member: answer.Header.GetMemberId(), Took: time.Second}))
+	far := m.record.RoundTrip()
+	m.mu.Unlock()
+	warn()
+	require.True(t, suspicion.TooFarForSilence(far, m.cfg.SilenceTimeout))
+	require.Eventually(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return !m.distance.TooFar()
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, m.AwaitRecorded(ctx))
+	require.False(t, suspicion.TooFarForSilence(m.cfg.Mirror.Snapshot().Member(m.cfg.Address).RoundTrip(),
+		m.cfg.SilenceTimeout))
 }
