@@ -51,7 +51,9 @@ func idle(ctx context.Context, env Env, r *report.Result) error {
 		if err := awaitQueue(ctx, clients[0], idleNodes); err != nil {
 			return err
 		}
-		rest(ctx, time.Second) // the last node writes its record
+		if err := awaitNoWrites(ctx, clients[0], env); err != nil {
+			return err
+		}
 		span := time.Duration(env.pick(60, 5)) * time.Second
 		env.Log("T15: %d idle nodes for %v", idleNodes, span)
 		if err := countIdle(ctx, p, clients[0], span, r); err != nil {
@@ -74,6 +76,22 @@ func awaitQueue(ctx context.Context, c *clientv3.Client, n int64) error {
 			return nil
 		}
 		rest(ctx, 20*time.Millisecond)
+	}
+}
+
+// awaitNoWrites waits until the nodes have written nothing for a while: they have shared the shards, and recorded that.
+func awaitNoWrites(ctx context.Context, c *clientv3.Client, env Env) error {
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	for last := int64(0); ; rest(ctx, time.Duration(env.pick(5, 2))*time.Second) {
+		resp, err := c.Get(ctx, "/none")
+		if err != nil {
+			return fmt.Errorf("wait until idle nodes write nothing: %w", err)
+		}
+		if resp.Header.Revision == last {
+			return nil
+		}
+		last = resp.Header.Revision
 	}
 }
 

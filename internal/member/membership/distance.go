@@ -15,9 +15,14 @@ import (
 // together, so they take no longer than one. etcd's client spreads them over its endpoints.
 const probeCount = 6
 
+// farMeasureEvery is the longest pause between looks at the session's rounds while the node seems too far from etcd, and
+// half of that between rounds. Up to a TTL of 40 s the session's usual rounds are as frequent.
+const farMeasureEvery = 7 * time.Second
+
 // etcdDistance holds this node's distance from etcd as its record states it.
 type etcdDistance struct {
 	suspicion.Distance
+	looked        time.Time             // last look at the session's rounds
 	measuredRound time.Time             // last renewal round that was measured
 	measured      etcdsession.RoundTrip // the last one that was measured
 	leftToLease   bool                  // crash detection leaves the node to its lease, and the log says so
@@ -50,6 +55,7 @@ func (m *Membership) measureDistance(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	warn := m.setDistance(d)
+	m.distance.looked = time.Now()
 	m.distance.logged.RoundTrip = m.distance.RoundTrip()
 	m.mu.Unlock()
 	warn()
@@ -93,14 +99,15 @@ func (m *Membership) remeasureDistance() {
 	}
 	// The two values may be of different rounds. Then one round counts for another, or is measured next time.
 	renewed, trip := m.session.RenewedAt(), m.session.RoundTrip()
-	if !m.distance.isNew(renewed, trip) {
-		if m.distance.TooFar() && time.Since(renewed) >= 2*m.cfg.MeasureEvery {
-			m.session.RequestRenewal()
-		}
+	far := m.distance.TooFar()
+	if far && time.Since(renewed) >= 2*farMeasureEvery {
+		m.session.RequestRenewal()
+	}
+	if !far && time.Since(m.distance.looked) < m.cfg.MeasureEvery/2 || !m.distance.isNew(renewed, trip) {
 		m.mu.Unlock()
 		return
 	}
-	m.distance.measuredRound, m.distance.measured = renewed, trip
+	m.distance.looked, m.distance.measuredRound, m.distance.measured = time.Now(), renewed, trip
 	before := m.record.RoundTrip()
 	at := time.Now()
 	warn := m.setDistance(m.distance.OnTrip(at, suspicion.Trip{Member: trip.Member, Took: trip.Took}))

@@ -45,9 +45,7 @@ type Config struct {
 	RemovePredecessor bool
 	GracePeriod       time.Duration // time that the predecessor has to refute the accusation
 	SilenceTimeout    time.Duration // of this node; 0 for none
-	// MeasureEvery is the pause between looks at the session's rounds. While the node seems too far from etcd for its
-	// silence time-out or its lease, rounds are at most three times as far apart.
-	MeasureEvery time.Duration
+	MeasureEvery      time.Duration // pause between looks at the session's rounds
 	// Identify returns the instance id of the process that answers at an address, which is this node's own. It is not
 	// used by a member of an election only.
 	Identify func(ctx context.Context, address string) (instance string, err error)
@@ -218,7 +216,7 @@ func (m *Membership) Run(ctx context.Context) {
 	defer sub.Close()
 	retry, pause := time.NewTimer(time.Hour), backoff.Backoff{Policy: updateRetry, Random: m.cfg.Random}
 	defer retry.Stop()
-	measure := time.NewTicker(m.cfg.MeasureEvery)
+	measure := time.NewTicker(min(m.cfg.MeasureEvery, farMeasureEvery))
 	defer measure.Stop()
 	for {
 		select {

@@ -59,10 +59,6 @@ type Registration struct {
 	background     sync.WaitGroup
 }
 
-// maxMeasureEvery limits the time for which a node that no longer is too far from etcd is treated as if it were, to a few
-// times that. Up to a TTL of 40 s the session's usual rounds are frequent enough.
-const maxMeasureEvery = 7 * time.Second
-
 // New assembles a registration. Nothing runs before Start.
 func New(cfg Config) (*Registration, error) {
 	cfg.Process = cfg.WithDefaults()
@@ -71,7 +67,7 @@ func New(cfg Config) (*Registration, error) {
 		LagTimeout: cfg.TTL / 3})
 	r.Membership = membership.New(membership.Config{Process: cfg.Named("member"), Mirror: r.Mirror, Record: cfg.Record,
 		RemovePredecessor: cfg.RemovePredecessor, GracePeriod: cfg.GracePeriod, Identify: cfg.Identify,
-		SilenceTimeout: cfg.SilenceTimeout, MeasureEvery: min(cfg.TTL/3, maxMeasureEvery)})
+		SilenceTimeout: cfg.SilenceTimeout, MeasureEvery: cfg.TTL / 3})
 	keeper, err := etcdsession.NewKeeper(
 		etcdsession.Config{Process: cfg.Named("session"), TTL: cfg.TTL, View: r.Mirror,
 			Accusations: cfg.Accusations},
