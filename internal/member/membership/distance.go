@@ -15,8 +15,8 @@ import (
 // together, so they take no longer than one. etcd's client spreads them over its endpoints.
 const probeCount = 6
 
-// farMeasureEvery is the longest pause between looks at the session's rounds while the node seems too far from etcd, and
-// half of that between rounds. Up to a TTL of 40 s the session's usual rounds are as frequent.
+// farMeasureEvery is the longest pause between looks at the session's rounds while the node seems too far from etcd.
+// After two such pauses without a round it requests one. Up to a TTL of 40 s the session's own rounds are as frequent.
 const farMeasureEvery = 7 * time.Second
 
 // etcdDistance holds this node's distance from etcd as its record states it.
@@ -89,8 +89,8 @@ func (m *Membership) measureTrips(ctx context.Context, key string) (answered []s
 }
 
 // remeasureDistance uses the session's last round trip, if there was another one, and a renewal round, since the last
-// time. If there was none for long, and the node seems too far, it requests a round: with a long TTL the next one may be
-// due only in an hour, and the node perhaps was too far only because all others joined with it.
+// time. If there was none for long, and the node seems too far, it requests a round: with a long TTL the next one may
+// be due only in an hour, and perhaps the node was too far only because all others joined with it.
 func (m *Membership) remeasureDistance() {
 	m.mu.Lock()
 	if m.incarnation == 0 || m.record.ElectionOnly {

@@ -165,7 +165,7 @@ func TestRenewalsOfAnotherLease(t *testing.T) {
 	require.Equal(t, 1, r.next(9, 8).count)
 }
 
-// A node that was too far from etcd for a moment says so no longer than that, although its next renewal is due in an hour.
+// A node that was too far from etcd for a moment soon says so no longer, although its next renewal is due in an hour.
 func TestNodeThatWasTooFarMeasuresAgain(t *testing.T) {
 	t.Parallel()
 	m, s, _ := registerFor(t, 3*time.Hour)
